@@ -1,0 +1,80 @@
+"""What the backward pass is given to know of an activation.
+
+A handle is a ``Code`` (how to read it, static) and the tensors it reads, which a reader keeps through
+``save_for_backward``: they die with the graph, and an in-place change of one of them raises. A handle is stored (a
+codec made it) or derived from another one, and then costs no bytes.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+_ATTRIBUTE = "_kept_handle"
+
+
+class Code(ABC):
+    """Reads an activation from the tensors of its handle. Instances hold no tensor and are immutable."""
+
+    readable: bool = True  # False: it knows the signs alone
+
+    @abstractmethod
+    def value(self, *tensors: Tensor) -> Tensor:
+        """The activation, exact or approximate."""
+
+    def positive(self, *tensors: Tensor) -> Tensor:
+        """Where the activation is above zero, exactly (bool). Only codes with ``signs_exact`` have it."""
+        raise TypeError(f"{type(self).__name__} does not know the signs of its activation exactly")
+
+    signs_exact: bool = False
+
+
+class Handle(NamedTuple):
+    code: Code
+    tensors: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Stored(Code):
+    """The activation itself."""
+
+    signs_exact = True
+
+    def value(self, *tensors: Tensor) -> Tensor:
+        return tensors[0]
+
+    def positive(self, *tensors: Tensor) -> Tensor:
+        return tensors[0] > 0
+
+
+def stored(x: Tensor) -> Handle:
+    # detach: the alias shares the version counter, and a tensor that held itself would be freed by the garbage
+    # collector alone
+    return Handle(Stored(), (x.detach(),))
+
+
+@dataclass(frozen=True)
+class Rectified(Code):
+    """relu of the activation of another code, read from that code's tensors."""
+
+    source: Code
+    signs_exact = True
+
+    def value(self, *tensors: Tensor) -> Tensor:
+        return torch.where(self.source.positive(*tensors), self.source.value(*tensors), 0)
+
+    def positive(self, *tensors: Tensor) -> Tensor:
+        return self.source.positive(*tensors)
+
+
+def attach(x: Tensor, handle: Handle) -> None:
+    """Let later readers of ``x`` find ``handle``, until ``x`` is changed in place."""
+    setattr(x, _ATTRIBUTE, (handle, x._version))
+
+
+def handle_of(x: Tensor) -> Handle | None:
+    """The handle attached to ``x``, or None where there is none or ``x`` has changed since."""
+    handle, version = getattr(x, _ATTRIBUTE, (None, -1))
+    return handle if version == x._version else None

@@ -1,0 +1,65 @@
+"""The code of an activation that is no norm's output: a block's output, or what a convolution reads elsewhere.
+
+Each channel has its own range. A channel without negative values gives code 0 to zero alone, so that the code of a
+rectified sum is its ReLU mask as well.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from methods.handles import Code, Handle
+from methods.normcode import channelwise
+from methods.packing import Layout, pack, unpack
+
+# Range in root mean squares: between the best for half-normal and for exponential tails
+SPREAD = {2: 2.5, 4: 4.0, 8: 12.0}
+
+
+def encode_rectified(y: Tensor, bits: int) -> Handle:
+    """Code ``y`` (N, C, H, W) >= 0: 0 for zero alone, the other codes on (0, top], where top is of the channel."""
+    levels = 2**bits - 1
+    maximum = y.amax(dim=(0, 2, 3))
+    count = (y > 0).sum(dim=(0, 2, 3)).clamp_(min=1)
+    rms = torch.linalg.vector_norm(y, dim=(0, 2, 3)) / count.to(y.dtype).sqrt()
+    step = torch.minimum(maximum, SPREAD[bits] * rms) / levels
+    step = torch.where(step > 0, step, 1)
+    codes = (y / channelwise(step)).clamp_(max=levels - 0.5).add_(1).to(torch.uint8)
+    codes.masked_fill_(y <= 0, 0)
+    return Handle(RangeCode(bits, Layout.of(codes), rectified=True), (pack(codes, bits), -step / 2, step))
+
+
+def encode_signed(x: Tensor, bits: int) -> Handle:
+    """Code ``x`` (N, C, H, W) on 2**bits bins between the channel's bounds, cut at SPREAD about its mean."""
+    deviation, mean = torch.std_mean(x, dim=(0, 2, 3), correction=0)
+    low = torch.maximum(x.amin(dim=(0, 2, 3)), mean - SPREAD[bits] * deviation)
+    high = torch.minimum(x.amax(dim=(0, 2, 3)), mean + SPREAD[bits] * deviation)
+    step = (high - low) / 2**bits
+    scale = torch.where(step > 0, 1 / step, 0)
+    codes = ((x - channelwise(low)) * channelwise(scale)).clamp_(0, 2**bits - 1).to(torch.uint8)
+    return Handle(RangeCode(bits, Layout.of(codes), rectified=False), (pack(codes, bits), low + step / 2, step))
+
+
+@dataclass(frozen=True)
+class RangeCode(Code):
+    """Reads (packed codes, middle of bin 0, step of the channel)."""
+
+    bits: int
+    layout: Layout
+    rectified: bool
+
+    @property
+    def signs_exact(self) -> bool:  # type: ignore[override]
+        return self.rectified
+
+    def value(self, *tensors: Tensor) -> Tensor:
+        packed, first, step = tensors
+        codes = unpack(packed, self.bits, self.layout).to(step.dtype)
+        value = torch.addcmul(channelwise(first), codes, channelwise(step))
+        return value.clamp_(min=0) if self.rectified else value
+
+    def positive(self, *tensors: Tensor) -> Tensor:
+        if not self.rectified:
+            return super().positive(*tensors)
+        return unpack(tensors[0], self.bits, self.layout) > 0

@@ -1,0 +1,28 @@
+"""What the layers that a method switches have in common: the stock class they stand for and the method's codec."""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from methods.codec import Codec
+
+
+class Kept(nn.Module):
+    """A stock layer that keeps for backward what ``codec`` says. Made by assigning ``__class__``, never constructed.
+
+    So parameters, buffers, hooks and train/eval state are untouched, and ``copy.deepcopy`` and pickle work.
+    """
+
+    stock: ClassVar[type[nn.Module]]
+    codec: Codec
+
+    @classmethod
+    def serves(cls, module: nn.Module) -> bool:
+        """Whether the layer's settings are among those that this class computes."""
+        return True
+
+    def keeps(self, *inputs: Tensor | None) -> bool:
+        """Whether a backward pass in training may come. Else the stock forward runs: evaluation is stock, and exact."""
+        wanted = any(t is not None and t.requires_grad for t in inputs)
+        return self.training and torch.is_grad_enabled() and wanted

@@ -1,0 +1,50 @@
+"""A method that gives layers other classes, and gives them back."""
+
+from typing import ClassVar
+
+from torch import nn
+
+from methods.base import Method, NotApplicable
+from methods.codec import Codec
+from methods.rules import Rules
+from methods.rules.kept import Kept
+
+
+class SwappingMethod(Method):
+    """Switches every layer that has a rule; the others stay stock, and exact. ``required`` must be among the layers."""
+
+    rules: ClassVar[Rules]
+    required: ClassVar[tuple[type[nn.Module], ...]]
+    codec: Codec
+
+    def apply(self, model: nn.Module) -> nn.Module:
+        ensure_stock(model)
+        chosen = [(layer, kept) for layer in model.modules() if (kept := self._rule(layer)) is not None]
+        for kind in self.required:
+            if not any(isinstance(layer, kind) for layer, _ in chosen):
+                raise NotApplicable(
+                    f"{self.name} needs {kind.__name__} layers, and {type(model).__name__} has none that it can serve "
+                    f"(it knows {', '.join(sorted(rule.__name__ for rule in self.rules))}); "
+                    "use 'checkpoint', which needs no particular layer"
+                )
+        for layer, kept in chosen:
+            layer.codec = self.codec
+            layer.__class__ = kept
+        return model
+
+    def remove(self, model: nn.Module) -> nn.Module:
+        for layer in model.modules():
+            if isinstance(layer, Kept):
+                layer.__class__ = layer.stock
+                del layer.codec
+        return model
+
+    def _rule(self, layer: nn.Module) -> type[Kept] | None:
+        kept = self.rules.get(type(layer))
+        return kept if kept is not None and kept.serves(layer) else None
+
+
+def ensure_stock(model: nn.Module) -> None:
+    """Raise NotApplicable where a method is on the model already."""
+    if any(isinstance(layer, Kept) for layer in model.modules()):
+        raise NotApplicable("a method is applied to this model already; call its remove(model) first")
