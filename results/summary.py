@@ -77,7 +77,7 @@ def _memory(size: int | None, gain: float | None) -> str:
 
 
 def short(number: float) -> str:
-    """Four digits and no exponent: 0.0123, 1.234, 123.4, 12345."""
+    """About four digits and no exponent: 0.012, 1.234, 123.4, 12345."""
     return f"{number:.{max(0, 3 - len(str(int(number))) + 1)}f}"
 
 
