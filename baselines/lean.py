@@ -29,9 +29,6 @@ class NormInput(Code):
             x, gamma, beta, None, None, True, 0.0, self.eps, torch.backends.cudnn.enabled
         )[0]
 
-    def positive(self, *tensors: Tensor) -> Tensor:
-        return self.value(*tensors) > 0
-
     def norm_backward(self, grad: Tensor, tensors: tuple[Tensor, ...], mask: list[bool]) -> tuple[Tensor | None, ...]:
         """Gradients of (input, gamma, beta)."""
         x, gamma, _, mean, invstd = tensors

@@ -23,6 +23,7 @@ class Normed(NamedTuple):
 class Codec(ABC):
     """Makes handles. All three are called without autograd, on the exact values."""
 
+    shared: bool = True  # False: every convolution makes a handle of its own, whoever else reads its input
     feeds_forward: bool = False  # True: the forward pass goes on from the decoded value (the naive baseline)
 
     @abstractmethod
@@ -43,5 +44,6 @@ def operand_handle(codec: Codec, x: Tensor) -> Handle:
     handle = handle_of(x)
     if handle is None or not handle.code.readable:
         handle = codec.operand(x.detach(), leaf=not x.requires_grad)
-        attach(x, handle)
+        if codec.shared:
+            attach(x, handle)
     return handle

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from methods.handles import Code, Handle
+from methods.handles import Code, Handle, gate
 from methods.packing import Layout, pack, unpack
 
 SIGMAS = 3.0
@@ -51,53 +51,59 @@ def encode(x: Tensor, y: Tensor, mean: Tensor, invstd: Tensor, gamma: Tensor, be
     bins = grid(gamma, beta, bits)
     scale = channelwise(invstd) / bins.step
     shift = -channelwise(mean) * scale - bins.origin / bins.step
-    edge = bins.edge.to(torch.uint8)
     codes = torch.addcmul(shift, x, scale).clamp_(0, 2**bits - 1).to(torch.uint8)
-    upper = (y > 0) != channelwise(gamma < 0)
-    codes = torch.where(upper, codes.maximum(edge), codes.minimum(edge - 1))
-    code = NormCode(bits, Layout.of(codes))
-    return Handle(code, (pack(codes, bits), gamma, beta, invstd))
+    edge = bins.edge.to(torch.uint8)
+    # 255 above the threshold, 0 below it: bytes, as torch.where is slow on the CPU
+    upper = ((y > 0).view(torch.uint8) ^ channelwise(gamma < 0).view(torch.uint8)).neg_()
+    codes = torch.maximum(codes, upper & edge)
+    codes = torch.minimum(codes, upper.bitwise_or_(edge - 1), out=codes)
+    return Handle(NormCode(bits, Layout.of(codes)), (pack(codes, bits), gamma, beta, invstd))
 
 
 @dataclass(frozen=True)
 class NormCode(Code):
-    """Reads (packed codes, gamma, beta, 1 / standard deviation)."""
+    """Reads (packed codes, gamma, beta, 1 / standard deviation). A code stands for the middle of its bin."""
 
     bits: int
     layout: Layout
     signs_exact = True
 
-    def _upper(self, codes: Tensor, bins: Grid) -> Tensor:
-        return codes >= bins.edge.to(torch.uint8)
+    def _codes(self, packed: Tensor, dtype: torch.dtype) -> Tensor:
+        return unpack(packed, self.bits, self.layout).to(dtype)
 
-    def _decode(self, packed: Tensor, gamma: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
-        """(normalised input, where it is above the threshold): the middle of the bin, on the right side of the edge."""
-        bins = grid(gamma, beta, self.bits)
-        codes = unpack(packed, self.bits, self.layout)
-        upper = self._upper(codes, bins)
-        half = bins.step / 2
-        middle = torch.addcmul(bins.origin + half, codes.to(gamma.dtype), bins.step)
-        above, below = middle.maximum(bins.threshold + half), middle.minimum(bins.threshold - half)
-        return torch.where(upper, above, below), upper
+    def _side(self, codes: Tensor, gamma: Tensor, bins: Grid) -> Tensor:
+        """Above zero where the norm's output is."""
+        sign = 1 - 2 * channelwise(gamma < 0).to(codes.dtype)
+        return torch.addcmul((0.5 - bins.edge) * sign, codes, sign)
+
+    def _value(self, codes: Tensor, gamma: Tensor, beta: Tensor, bins: Grid) -> Tensor:
+        first = (bins.origin + bins.step / 2) * channelwise(gamma) + channelwise(beta)
+        return torch.addcmul(first, codes, bins.step * channelwise(gamma))
 
     def normalised(self, packed: Tensor, gamma: Tensor, beta: Tensor, invstd: Tensor) -> Tensor:
-        return self._decode(packed, gamma, beta)[0]
+        bins = grid(gamma, beta, self.bits)
+        return torch.addcmul(bins.origin + bins.step / 2, self._codes(packed, gamma.dtype), bins.step)
 
     def value(self, *tensors: Tensor) -> Tensor:
         packed, gamma, beta, _ = tensors
-        normalised, _ = self._decode(packed, gamma, beta)
-        return torch.addcmul(channelwise(beta), normalised, channelwise(gamma))
+        return self._value(self._codes(packed, gamma.dtype), gamma, beta, grid(gamma, beta, self.bits))
 
-    def positive(self, *tensors: Tensor) -> Tensor:
+    def rectified(self, *tensors: Tensor) -> Tensor:
         packed, gamma, beta, _ = tensors
-        codes = unpack(packed, self.bits, self.layout)
-        return self._upper(codes, grid(gamma, beta, self.bits)) != channelwise(gamma < 0)
+        bins, codes = grid(gamma, beta, self.bits), self._codes(packed, gamma.dtype)
+        return gate(self._value(codes, gamma, beta, bins), self._side(codes, gamma, bins))
+
+    def rectify_grad(self, grad: Tensor, *tensors: Tensor) -> Tensor:
+        packed, gamma, beta, _ = tensors
+        return gate(grad, self._side(self._codes(packed, gamma.dtype), gamma, grid(gamma, beta, self.bits)))
 
     def norm_backward(self, grad: Tensor, tensors: tuple[Tensor, ...], mask: list[bool]) -> tuple[Tensor | None, ...]:
         """Gradients of (input, gamma, beta): exact but for the normalised input, which is decoded."""
-        _, gamma, _, invstd = tensors
-        zero, one = torch.zeros_like(invstd), torch.ones_like(invstd)
-        normalised = self.normalised(*tensors)
+        packed, gamma, beta, invstd = tensors
+        bins = grid(gamma, beta, self.bits)
+        origin, step = bins.origin.flatten(), bins.step.flatten()
+        # the stock operator on the codes themselves: (code - mean) * step is the decoded normalised input
+        mean, weight = -0.5 - origin / step, gamma * invstd / step
         return torch.ops.aten.native_batch_norm_backward(
-            grad, normalised, gamma * invstd, None, None, zero, one, True, 0.0, mask
+            grad, self._codes(packed, gamma.dtype), weight, None, None, mean, step, True, 0.0, mask
         )

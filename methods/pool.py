@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from methods.codec import Codec, Normed
-from methods.handles import Code, Handle
+from methods.handles import Code, Handle, gate
 from methods.packing import Layout, pack, unpack
 from methods.rules import OPERANDS
 from methods.swapping import SwappingMethod
@@ -39,8 +39,8 @@ class SignMask(Code):
     def value(self, *tensors: Tensor) -> Tensor:
         raise TypeError("a sign mask does not know the values")
 
-    def positive(self, *tensors: Tensor) -> Tensor:
-        return unpack(tensors[0], 1, self.layout).bool()
+    def rectify_grad(self, grad: Tensor, *tensors: Tensor) -> Tensor:
+        return gate(grad, unpack(tensors[0], 1, self.layout).to(grad.dtype))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from methods.handles import Code, Handle
+from methods.handles import Code, Handle, gate
 from methods.normcode import channelwise
 from methods.packing import Layout, pack, unpack
 
@@ -27,7 +27,7 @@ def encode_rectified(y: Tensor, bits: int) -> Handle:
     step = torch.where(step > 0, step, 1)
     codes = (y / channelwise(step)).clamp_(max=levels - 0.5).add_(1).to(torch.uint8)
     codes.masked_fill_(y <= 0, 0)
-    return Handle(RangeCode(bits, Layout.of(codes), rectified=True), (pack(codes, bits), -step / 2, step))
+    return Handle(RangeCode(bits, Layout.of(codes), rectified_input=True), (pack(codes, bits), -step / 2, step))
 
 
 def encode_signed(x: Tensor, bits: int) -> Handle:
@@ -38,7 +38,7 @@ def encode_signed(x: Tensor, bits: int) -> Handle:
     step = (high - low) / 2**bits
     scale = torch.where(step > 0, 1 / step, 0)
     codes = ((x - channelwise(low)) * channelwise(scale)).clamp_(0, 2**bits - 1).to(torch.uint8)
-    return Handle(RangeCode(bits, Layout.of(codes), rectified=False), (pack(codes, bits), low + step / 2, step))
+    return Handle(RangeCode(bits, Layout.of(codes), rectified_input=False), (pack(codes, bits), low + step / 2, step))
 
 
 @dataclass(frozen=True)
@@ -47,19 +47,19 @@ class RangeCode(Code):
 
     bits: int
     layout: Layout
-    rectified: bool
+    rectified_input: bool
 
     @property
     def signs_exact(self) -> bool:  # type: ignore[override]
-        return self.rectified
+        return self.rectified_input
 
     def value(self, *tensors: Tensor) -> Tensor:
         packed, first, step = tensors
         codes = unpack(packed, self.bits, self.layout).to(step.dtype)
         value = torch.addcmul(channelwise(first), codes, channelwise(step))
-        return value.clamp_(min=0) if self.rectified else value
+        return value.clamp_(min=0) if self.rectified_input else value
 
-    def positive(self, *tensors: Tensor) -> Tensor:
-        if not self.rectified:
-            return super().positive(*tensors)
-        return unpack(tensors[0], self.bits, self.layout) > 0
+    def rectify_grad(self, grad: Tensor, *tensors: Tensor) -> Tensor:
+        if not self.rectified_input:
+            return super().rectify_grad(grad, *tensors)
+        return gate(grad, unpack(tensors[0], self.bits, self.layout).to(grad.dtype))

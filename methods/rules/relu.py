@@ -30,7 +30,7 @@ class _ReLU(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return torch.where(ctx.code.positive(*ctx.saved_tensors), grad, 0), None, None, None, None
+        return ctx.code.rectify_grad(grad, *ctx.saved_tensors), None, None, None, None
 
 
 class KeptReLU(Kept, nn.ReLU):
