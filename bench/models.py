@@ -72,7 +72,8 @@ class PreActResNet(nn.Module):
         super().__init__()
         repeats, rest = divmod(depth - 2, 9)
         if rest or repeats < 1:
-            raise ValueError(f"depth {depth} is not 9 r + 2; the nearest that is: {9 * max(1, round((depth - 2) / 9)) + 2}")
+            nearest = 9 * max(1, round((depth - 2) / 9)) + 2
+            raise ValueError(f"depth {depth} is not 9 r + 2; the nearest that is: {nearest}")
         self.num_classes, self.in_chans, self.grad_checkpointing = num_classes, in_chans, False
         self.stem = nn.Conv2d(in_chans, width, 3, padding=1, bias=False)
         self.stages = nn.Sequential(*(self._stage(stage, width, repeats) for stage in range(3)))

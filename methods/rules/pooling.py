@@ -14,18 +14,22 @@ def pair(value: int | tuple[int, ...]) -> tuple[int, int]:
     return (value, value) if isinstance(value, int) else (value[0], value[-1])
 
 
+def _shape_only(grad: Tensor, ctx: Any) -> Tensor:
+    """Stands for the forward's input, of which pooling's backward reads the shape and the memory format alone."""
+    return torch.empty(ctx.shape, dtype=grad.dtype, device=grad.device, memory_format=ctx.format)
+
+
 class _AvgPool(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, settings: tuple[Any, ...]) -> Tensor:
         ctx.settings, ctx.shape = settings, x.shape
-        ctx.format = torch.channels_last if x.is_contiguous(memory_format=torch.channels_last) else None
+        ctx.format = torch.channels_last if x.is_contiguous(memory_format=torch.channels_last) else torch.contiguous_format
         return F.avg_pool2d(x, *settings)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        # read for its shape and memory format alone
-        x = grad.new_empty(ctx.shape, memory_format=ctx.format) if ctx.format else grad.new_empty(ctx.shape)
+        x = _shape_only(grad, ctx)
         kernel, stride, *rest = ctx.settings
         return torch.ops.aten.avg_pool2d_backward(grad, x, pair(kernel), pair(stride), pair(rest[0]), *rest[1:]), None
 
@@ -49,7 +53,7 @@ class _MaxPool(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, settings: tuple[Any, ...]) -> Tensor:
         y, index = F.max_pool2d(x, *settings, return_indices=True)
         ctx.settings, ctx.shape = settings, x.shape
-        ctx.format = torch.channels_last if x.is_contiguous(memory_format=torch.channels_last) else None
+        ctx.format = torch.channels_last if x.is_contiguous(memory_format=torch.channels_last) else torch.contiguous_format
         rows, columns, dilation, width = _corners(y, settings)
         offset = (index // x.shape[3] - rows).floor_divide_(dilation[0]).mul_(width)
         offset += (index % x.shape[3] - columns).floor_divide_(dilation[1])
@@ -64,7 +68,7 @@ class _MaxPool(torch.autograd.Function):
         rows, columns, dilation, width = _corners(offset, ctx.settings)
         index = (offset // width).long().mul_(dilation[0]).add_(rows).mul_(ctx.shape[3])
         index += (offset % width).long().mul_(dilation[1]).add_(columns)
-        x = grad.new_empty(ctx.shape, memory_format=ctx.format) if ctx.format else grad.new_empty(ctx.shape)
+        x = _shape_only(grad, ctx)
         return torch.ops.aten.max_pool2d_with_indices_backward(
             grad, x, pair(kernel), pair(stride), pair(padding), pair(spread), ceil, index
         ), None
