@@ -11,8 +11,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 import torchvision
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
 from torch import Tensor
 
 from bench.imagefiles import HELD_OUT, ImageFolder, cache_folder, list_folder
@@ -33,6 +31,9 @@ class Arrays(NamedTuple):
 
 def digits() -> Arrays:
     """scikit-learn's 1,797 grey 8x8 digits, the same 297 of them held out always, as equal in the classes as can be."""
+    from sklearn.datasets import load_digits  # here: importing it takes a second, which the other datasets need not
+    from sklearn.model_selection import train_test_split
+
     bunch = load_digits()
     images = torch.from_numpy(np.rint(bunch.images * (255 / 16)).astype(np.uint8)).unsqueeze(1)
     labels = torch.from_numpy(bunch.target.astype(np.int64))
