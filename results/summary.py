@@ -72,8 +72,13 @@ def _plus_minus(value: Interval | Difference | None, form: str) -> str:
 def _memory(size: int | None, gain: float | None) -> str:
     if size is None:
         return ABSENT
-    ratio = "" if gain is None else f" ({gain:.{1 if gain < 9.95 else 0}f}x)"
+    ratio = "" if gain is None else f" ({times(gain)})"
     return short(size / MIB) + ratio
+
+
+def times(gain: float) -> str:
+    """Two digits and an x: 0.67x, 1.5x, 14x."""
+    return f"{gain:.{2 if gain < 0.995 else 1 if gain < 9.95 else 0}f}x"
 
 
 def short(number: float) -> str:
