@@ -34,8 +34,8 @@ class Split(NamedTuple):
     def of(cls, images: Tensor, labels: Tensor) -> "Split":
         images, labels = images.contiguous(), labels.to(torch.int64)
         state = hashlib.sha256(repr(tuple(images.shape)).encode())
-        state.update(memoryview(images.numpy()).cast("B") if images.numel() else b"")
-        state.update(labels.numpy().tobytes())
+        state.update(images.numpy().data)
+        state.update(labels.numpy().data)
         return cls(images, labels, state.hexdigest())
 
 

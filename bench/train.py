@@ -1,10 +1,11 @@
-"""The training loop of every accuracy cell. Weights, batches and augmentation follow from the seed, never the method."""
+"""The training loop of every accuracy cell. Weights, batches and augmentation follow from the seed alone."""
 
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
 from functools import partial
+from typing import Any
 
 import numpy as np
 import timm
@@ -49,7 +50,7 @@ def build(
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise ValueError(f"timm has no model {name!r}{hint} (timm.list_models() names them all)")
     settings = timm.get_pretrained_cfg(name, allow_unregistered=True)
-    options = {"img_size": dataset.image_size} if settings is not None and settings.fixed_input_size else {}
+    options: dict[str, Any] = {"img_size": dataset.image_size} if settings is not None and settings.fixed_input_size else {}
     seed_everything(seed)
     model = timm.create_model(name, num_classes=len(dataset.classes), in_chans=dataset.channels, **options)
     return model.to(memory_format=memory_format)
