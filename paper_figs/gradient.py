@@ -11,6 +11,7 @@ from results.compare import Comparison
 from results.schema import GradientResult, LayerGradient, Record
 
 ROUNDING = 1e-9  # squared, relative: what float32 leaves of an exact method lies well below
+MARKED = 60  # layers; of more the markers run together
 
 
 def gradient(rows: list[Comparison], records: list[Record]) -> Figure | None:
@@ -26,7 +27,14 @@ def gradient(rows: list[Comparison], records: list[Record]) -> Figure | None:
     for method, found in shown.items():
         errors = [one.relative_error or float("nan") for one in found]  # a log axis has no zero
         places = range(1, len(errors) + 1)
-        axes.plot(places, errors, style.line(method), marker="o", color=style.colour(method), label=method)
+        axes.plot(
+            places,
+            errors,
+            style.line(method),
+            marker="o" if len(errors) <= MARKED else "",
+            color=style.colour(method),
+            label=method,
+        )
     # Exact gradients of the same batches: the noise beside one method is the noise beside every other.
     noise = [one.sgd_noise for one in next(iter(layers.values()))]
     axes.plot(range(1, len(noise) + 1), noise, "-.", color="0.4", linewidth=1.8, label="SGD noise")

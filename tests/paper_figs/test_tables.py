@@ -54,7 +54,8 @@ def test_latex_parses_back_to_the_cells_and_escapes_what_is_special(rows):
     plain = [[cell.replace(r"$\pm$", "±").replace("$-$", "-").replace("\\", "") for cell in line] for line in table]
     assert plain == [list(cells(row).values()) for row in rows]
     assert r"my\_method|x" in text and r"accuracy \%" in text and r"preact\_resnet20" in text
-    assert not re.search(r"(?<!\\)[%#]|(?<!\\)_(?![^{}]*\}\s*\\begin)", text.replace(r"\label{tab:", "\\label{tab:"))
+    shown = "".join(line for line in text.splitlines() if not line.startswith(r"\label"))
+    assert not re.search(r"(?<!\\)[%#_]", shown)
     assert "$-$0." in text and "pool2-published" in text
 
 
