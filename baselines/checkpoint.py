@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from methods.base import Method, NotApplicable
 from methods.rules.kept import Kept
-from methods.swapping import ensure_stock
+from methods.swapping import ensure_stock, give_back
 
 
 class _OncePerStep(Kept):
@@ -46,7 +46,7 @@ class _BatchNormAct2d(_OncePerStep, BatchNormAct2d):
     stock = BatchNormAct2d
 
 
-_NORMS = {rule.stock: rule for rule in (_BatchNorm1d, _BatchNorm2d, _BatchNorm3d, _BatchNormAct2d)}
+_NORMS: dict[type[nn.Module], type[nn.Module]] = {rule.stock: rule for rule in (_BatchNorm1d, _BatchNorm2d, _BatchNorm3d, _BatchNormAct2d)}
 
 
 @cache
@@ -90,17 +90,16 @@ class Checkpoint(Method):
                     "nn.ModuleList; put its repeated part into one, or use 'lean'"
                 )
             for block in found:
-                block.__class__ = _recomputed(type(block))
+                block.__class__ = _recomputed(type(block))  # type: ignore[arg-type]  # classes are hashable
         for layer in model.modules():
-            if type(layer) in _NORMS:
-                layer.__class__ = _NORMS[type(layer)]
+            layer.__class__ = _NORMS.get(type(layer), type(layer))
         return model
 
     def remove(self, model: nn.Module) -> nn.Module:
         self._switch(model, on=False)
         for layer in model.modules():
             if isinstance(layer, Kept):
-                layer.__class__ = layer.stock
+                give_back(layer)
         return model
 
     @staticmethod

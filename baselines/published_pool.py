@@ -5,7 +5,7 @@ right, and zeros put back at the top and left; every convolution pools for itsel
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -55,7 +55,7 @@ class PublishedMeans(Codec):
 class PublishedPool(SwappingMethod):
     citation = Pool.citation
     exactness: Literal["exact", "approximate"] = "approximate"
-    rules: Rules = {nn.Conv2d: KeptConv2d}
+    rules: ClassVar[Rules] = {nn.Conv2d: KeptConv2d}
     required = (nn.Conv2d,)
 
     def __init__(self, k: int) -> None:

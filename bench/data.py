@@ -136,7 +136,7 @@ def load(
     source = find(name, root)
     if isinstance(source, ImageFolder):
         parts = _chosen(source.train, train_size, seed), _chosen(source.test, test_size, seed)
-        size = image_size or SIDES.get(name) or min(LARGEST_SIDE, short_side(source.train[0][0]))
+        size = image_size or SIDES.get(name) or min(LARGEST_SIDE, short_side(parts[0][0][0]))
         return _from_files(name, source, *parts, size, stream)
     if stream:
         raise ValueError(f"{name} is not in image files, so it cannot be streamed; choose a recipe for small images")

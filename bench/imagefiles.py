@@ -5,8 +5,9 @@ import os
 import pickle
 import tempfile
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -92,18 +93,24 @@ def rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
-def open_rgb(path: str) -> Image.Image:
-    """The RGB image in a file. Raises ValueError with the path where it cannot be decoded."""
+@contextmanager
+def _opened(path: str) -> Iterator[Image.Image]:
     try:
         with Image.open(path) as image:
-            return rgb(image)
+            yield image
     except (OSError, SyntaxError, ValueError) as error:
         raise ValueError(f"cannot decode {path}: {error}; replace or remove the file") from error
 
 
+def open_rgb(path: str) -> Image.Image:
+    """The RGB image in a file. Raises ValueError with the path where it cannot be decoded."""
+    with _opened(path) as image:
+        return rgb(image)
+
+
 def short_side(path: str) -> int:
-    """Pixels of the image's short side, read from the file's header."""
-    with Image.open(path) as image:
+    """Pixels of the image's short side, read from the file's header. Raises ValueError with the path."""
+    with _opened(path) as image:
         return min(image.size)
 
 

@@ -77,8 +77,8 @@ def _cpu(model: nn.Module, optimizer: torch.optim.Optimizer, images: Tensor, lab
 
 
 def _events(profiler: profile) -> list[Any]:
-    results = profiler.profiler.kineto_results  # type: ignore[union-attr]
-    return [event for event in results.events() if event.name() in ("[memory]", _FORWARD_DONE)]
+    assert profiler.profiler is not None and profiler.profiler.kineto_results is not None  # set on leaving its context
+    return [event for event in profiler.profiler.kineto_results.events() if event.name() in ("[memory]", _FORWARD_DONE)]
 
 
 def _cuda(model: nn.Module, optimizer: torch.optim.Optimizer, images: Tensor, labels: Tensor) -> tuple[int, int]:

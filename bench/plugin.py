@@ -97,6 +97,10 @@ def outcome(record: Record) -> Record:
     return record
 
 
+def pytest_unconfigure() -> None:
+    _TERMINAL.close()
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     session = config.stash.get(_SESSION, None)

@@ -50,7 +50,9 @@ def build(
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise ValueError(f"timm has no model {name!r}{hint} (timm.list_models() names them all)")
     settings = timm.get_pretrained_cfg(name, allow_unregistered=True)
-    options: dict[str, Any] = {"img_size": dataset.image_size} if settings is not None and settings.fixed_input_size else {}
+    options: dict[str, Any] = (
+        {"img_size": dataset.image_size} if settings is not None and settings.fixed_input_size else {}
+    )
     seed_everything(seed)
     model = timm.create_model(name, num_classes=len(dataset.classes), in_chans=dataset.channels, **options)
     return model.to(memory_format=memory_format)

@@ -1,4 +1,4 @@
-"""Backprop with approximate activations (Chakrabarti & Moseley, NeurIPS 2019), on any net of norms, ReLUs and convolutions."""
+"""Backprop with approximate activations (Chakrabarti & Moseley 2019), on any net of norms, ReLUs and convolutions."""
 
 from dataclasses import dataclass
 from typing import Literal

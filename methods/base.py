@@ -25,7 +25,10 @@ class Method(ABC):
 
     @abstractmethod
     def apply(self, model: nn.Module) -> nn.Module:
-        """Switch ``model`` to this method, in place, and return it. Raises NotApplicable and changes nothing if it cannot."""
+        """Switch ``model`` to this method, in place, and return it.
+
+        Raises NotApplicable, and then has changed nothing.
+        """
 
     @abstractmethod
     def remove(self, model: nn.Module) -> nn.Module:

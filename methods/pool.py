@@ -45,9 +45,10 @@ class SignMask(Code):
 
 @dataclass(frozen=True)
 class BlockMeans(Codec):
-    """Means of k x k blocks for convolutions (blocks cut off by the border average what they have), sign bits for ReLUs.
+    """Means of k x k blocks for convolutions, sign bits for ReLUs.
 
-    The published code drops the rows and columns that k does not divide and moves the others by the remainder.
+    Blocks that the border cuts off average what they have. The published code drops the rows and columns that k does
+    not divide, and moves the others by the remainder.
     """
 
     k: int

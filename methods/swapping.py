@@ -15,7 +15,7 @@ class SwappingMethod(Method):
 
     rules: ClassVar[Rules]
     required: ClassVar[tuple[type[nn.Module], ...]]
-    codec: Codec
+    codec: Codec  # set by the subclass, or by its constructor
 
     def apply(self, model: nn.Module) -> nn.Module:
         ensure_stock(model)
@@ -28,20 +28,25 @@ class SwappingMethod(Method):
                     "use 'checkpoint', which needs no particular layer"
                 )
         for layer, kept in chosen:
-            layer.codec = self.codec
+            layer.__dict__["codec"] = self.codec  # past nn.Module's own attributes, which this is none of
             layer.__class__ = kept
         return model
 
     def remove(self, model: nn.Module) -> nn.Module:
         for layer in model.modules():
             if isinstance(layer, Kept):
-                layer.__class__ = layer.stock
-                del layer.codec
+                del layer.__dict__["codec"]
+                give_back(layer)
         return model
 
     def _rule(self, layer: nn.Module) -> type[Kept] | None:
         kept = self.rules.get(type(layer))
         return kept if kept is not None and kept.serves(layer) else None
+
+
+def give_back(layer: Kept) -> None:
+    """The layer's own class again."""
+    layer.__class__ = layer.stock  # type: ignore[assignment]
 
 
 def ensure_stock(model: nn.Module) -> None:

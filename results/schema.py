@@ -142,7 +142,8 @@ class Record(_Frozen):
     @model_validator(mode="after")
     def _result_fits_status(self) -> "Record":
         if (self.status == "ok") != (self.result is not None):
-            raise ValueError(f"a record with status {self.status!r} must {'' if self.status == 'ok' else 'not '}hold a result")
+            must = "must" if self.status == "ok" else "must not"
+            raise ValueError(f"a record with status {self.status!r} {must} hold a result")
         if self.status != "ok" and not self.reason:
             raise ValueError(f"a record with status {self.status!r} must say why in reason")
         if self.result is not None and self.result.kind != self.cell.measure:

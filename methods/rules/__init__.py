@@ -1,4 +1,4 @@
-"""The literal map from a stock layer to the class that keeps less of it. Exact types: a subclass may compute otherwise."""
+"""The literal map from a stock layer to the class that keeps less. Exact types: a subclass may compute otherwise."""
 
 from timm.layers import BatchNormAct2d
 from torch import nn

@@ -1,6 +1,6 @@
 """Batch norm: keeps one handle of its normalised input, which whoever reads its output derives from."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from timm.layers import BatchNormAct2d
@@ -35,7 +35,7 @@ class _BatchNorm(torch.autograd.Function):
 
 
 class KeptBatchNorm2d(Kept, nn.BatchNorm2d):
-    stock = nn.BatchNorm2d
+    stock: ClassVar[type[nn.Module]] = nn.BatchNorm2d
 
     def normalise(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(output, mean, 1 / standard deviation) by the very operator that ``F.batch_norm`` calls; updates the
@@ -69,7 +69,7 @@ class KeptBatchNorm2d(Kept, nn.BatchNorm2d):
 class KeptBatchNormAct2d(KeptBatchNorm2d, BatchNormAct2d):
     """timm's norm with its activation inside: the activation is a layer of its own and has its own rule."""
 
-    stock = BatchNormAct2d
+    stock: ClassVar[type[nn.Module]] = BatchNormAct2d
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.keeps(x, self.weight, self.bias):

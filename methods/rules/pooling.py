@@ -14,6 +14,11 @@ def pair(value: int | tuple[int, ...]) -> tuple[int, int]:
     return (value, value) if isinstance(value, int) else (value[0], value[-1])
 
 
+def suggested_format(x: Tensor) -> torch.memory_format:
+    last = x.is_contiguous(memory_format=torch.channels_last)
+    return torch.channels_last if last else torch.contiguous_format
+
+
 def _shape_only(grad: Tensor, ctx: Any) -> Tensor:
     """Stands for the forward's input, of which pooling's backward reads the shape and the memory format alone."""
     return torch.empty(ctx.shape, dtype=grad.dtype, device=grad.device, memory_format=ctx.format)
@@ -22,8 +27,7 @@ def _shape_only(grad: Tensor, ctx: Any) -> Tensor:
 class _AvgPool(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, settings: tuple[Any, ...]) -> Tensor:
-        ctx.settings, ctx.shape = settings, x.shape
-        ctx.format = torch.channels_last if x.is_contiguous(memory_format=torch.channels_last) else torch.contiguous_format
+        ctx.settings, ctx.shape, ctx.format = settings, x.shape, suggested_format(x)
         return F.avg_pool2d(x, *settings)
 
     @staticmethod
@@ -40,10 +44,8 @@ class KeptAvgPool2d(Kept, nn.AvgPool2d):
     def forward(self, x: Tensor) -> Tensor:
         if not self.keeps(x) or x.ndim != 4:
             return super().forward(x)
-        return _AvgPool.apply(
-            x,
-            (self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad, self.divisor_override),
-        )
+        window = (self.kernel_size, self.stride, self.padding)
+        return _AvgPool.apply(x, (*window, self.ceil_mode, self.count_include_pad, self.divisor_override))
 
 
 class _MaxPool(torch.autograd.Function):
@@ -52,8 +54,7 @@ class _MaxPool(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, settings: tuple[Any, ...]) -> Tensor:
         y, index = F.max_pool2d(x, *settings, return_indices=True)
-        ctx.settings, ctx.shape = settings, x.shape
-        ctx.format = torch.channels_last if x.is_contiguous(memory_format=torch.channels_last) else torch.contiguous_format
+        ctx.settings, ctx.shape, ctx.format = settings, x.shape, suggested_format(x)
         rows, columns, dilation, width = _corners(y, settings)
         offset = (index // x.shape[3] - rows).floor_divide_(dilation[0]).mul_(width)
         offset += (index % x.shape[3] - columns).floor_divide_(dilation[1])
