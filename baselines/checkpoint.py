@@ -1,4 +1,4 @@
-"""Recomputation: only the inputs of blocks are kept, and each block runs again in the backward pass (Chen et al. 2016)."""
+"""Recomputation (Chen et al. 2016): only the inputs of blocks are kept, and each block runs again in backward."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -46,7 +46,9 @@ class _BatchNormAct2d(_OncePerStep, BatchNormAct2d):
     stock = BatchNormAct2d
 
 
-_NORMS: dict[type[nn.Module], type[nn.Module]] = {rule.stock: rule for rule in (_BatchNorm1d, _BatchNorm2d, _BatchNorm3d, _BatchNormAct2d)}
+_NORMS: dict[type[nn.Module], type[nn.Module]] = {
+    rule.stock: rule for rule in (_BatchNorm1d, _BatchNorm2d, _BatchNorm3d, _BatchNormAct2d)
+}
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The exact method of Chakrabarti & Moseley 2019: one full-precision tensor for each group of norm, ReLU and convolution.
+"""The exact method of Chakrabarti & Moseley 2019: one full-precision tensor for each norm, ReLU and convolution.
 
 Their code keeps the norm's output and divides by gamma to find the normalised input. Here the norm's input is kept,
 which costs the same, has no division, and gives the very output again when the norm is run on it once more.

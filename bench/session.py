@@ -103,5 +103,6 @@ class Session:
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode:
                 last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
-                problems.append(f"{what} not written: {last}. The records are whole; try again: {' '.join(command[1:])}")
+                again = " ".join(["python", *command[1:]])
+                problems.append(f"{what} not written: {last}. The records are whole; try again: {again}")
         return problems

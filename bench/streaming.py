@@ -117,7 +117,11 @@ class Streamed:
     ) -> Iterator[tuple[Tensor, Tensor]]:
         batches = [items[start : start + batch] for start in range(0, len(items), batch)]
         loader = DataLoader(
-            files, batch_sampler=batches, num_workers=self.workers, pin_memory=self.device.startswith("cuda")
+            files,
+            batch_sampler=batches,
+            num_workers=self.workers,
+            pin_memory=self.device.startswith("cuda"),
+            generator=torch.Generator(),  # else it draws from the global one, which may be the model's dropout's
         )
         for x, labels in loader:
             x = x.to(self.device, non_blocking=True, memory_format=getattr(torch, recipe.memory_format))
