@@ -41,9 +41,10 @@ class Codec(ABC):
 
 def operand_handle(codec: Codec, x: Tensor) -> Handle:
     """The handle of a convolution's input: the one it carries, or a new one, which its other readers then share."""
-    handle = handle_of(x)
+    handle = handle_of(x, codec)
     if handle is None or not handle.code.readable:
-        handle = codec.operand(x.detach(), leaf=not x.requires_grad)
-        if codec.shared:
-            attach(x, handle)
+        leaf = not x.requires_grad
+        handle = codec.operand(x.detach(), leaf)
+        if codec.shared and not leaf:  # the caller's own tensor outlives the step, and its handle would too
+            attach(x, handle, codec)
     return handle

@@ -74,12 +74,12 @@ class Rectified(Code):
         return self.source.rectify_grad(grad, *tensors)
 
 
-def attach(x: Tensor, handle: Handle) -> None:
-    """Let later readers of ``x`` find ``handle``, until ``x`` is changed in place."""
-    setattr(x, _ATTRIBUTE, (handle, x._version))
+def attach(x: Tensor, handle: Handle, codec: object) -> None:
+    """Let later readers of ``x`` under the same codec find ``handle``, until ``x`` is changed in place."""
+    setattr(x, _ATTRIBUTE, (handle, codec, x._version))
 
 
-def handle_of(x: Tensor) -> Handle | None:
-    """The handle attached to ``x``, or None where there is none or ``x`` has changed since."""
-    handle, version = getattr(x, _ATTRIBUTE, (None, -1))
-    return handle if version == x._version else None
+def handle_of(x: Tensor, codec: object) -> Handle | None:
+    """The handle that ``codec`` has given ``x``, or None where there is none or ``x`` has changed since."""
+    handle, maker, version = getattr(x, _ATTRIBUTE, (None, None, -1))
+    return handle if version == x._version and maker == codec else None

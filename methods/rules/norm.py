@@ -56,7 +56,7 @@ class KeptBatchNorm2d(Kept, nn.BatchNorm2d):
         F._verify_batch_size(list(x.shape))  # type: ignore[attr-defined]  # the stock layer's own error
         made: list[Handle] = []
         y = _BatchNorm.apply(x, self.weight, self.bias, self, made)
-        attach(y, made[0])
+        attach(y, made[0], self.codec)
         return y
 
     def forward(self, x: Tensor) -> Tensor:

@@ -39,10 +39,10 @@ class KeptReLU(Kept, nn.ReLU):
     def forward(self, x: Tensor) -> Tensor:
         if not self.keeps(x) or x.ndim != 4:
             return super().forward(x)
-        source = handle_of(x)
+        source = handle_of(x, self.codec)
         if source is not None and not source.code.signs_exact:
             source = None
         made: list[Handle] = []
         y = _ReLU.apply(x, source, self.codec, self.inplace, made)
-        attach(y, made[0])
+        attach(y, made[0], self.codec)
         return y
