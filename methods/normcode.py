@@ -57,12 +57,14 @@ def encode(x: Tensor, y: Tensor, mean: Tensor, invstd: Tensor, gamma: Tensor, be
     upper = ((y > 0).view(torch.uint8) ^ channelwise(gamma < 0).view(torch.uint8)).neg_()
     codes = torch.maximum(codes, upper & edge)
     codes = torch.minimum(codes, upper.bitwise_or_(edge - 1), out=codes)
-    return Handle(NormCode(bits, Layout.of(codes)), (pack(codes, bits), gamma, beta, invstd))
+    # the grid is kept, 12 bytes a channel: every reader would make it again from gamma and beta
+    kept = (pack(codes, bits), torch.stack([v.flatten() for v in bins[:3]]), gamma, beta, invstd)
+    return Handle(NormCode(bits, Layout.of(codes)), kept)
 
 
 @dataclass(frozen=True)
 class NormCode(Code):
-    """Reads (packed codes, gamma, beta, 1 / standard deviation). A code stands for the middle of its bin."""
+    """Reads (packed codes, grid, gamma, beta, 1 / standard deviation). A code stands for the middle of its bin."""
 
     bits: int
     layout: Layout
@@ -71,39 +73,39 @@ class NormCode(Code):
     def _codes(self, packed: Tensor, dtype: torch.dtype) -> Tensor:
         return unpack(packed, self.bits, self.layout).to(dtype)
 
-    def _side(self, codes: Tensor, gamma: Tensor, bins: Grid) -> Tensor:
+    def _side(self, codes: Tensor, bins: Tensor, gamma: Tensor) -> Tensor:
         """Above zero where the norm's output is."""
-        sign = 1 - 2 * channelwise(gamma < 0).to(codes.dtype)
-        return torch.addcmul((0.5 - bins.edge) * sign, codes, sign)
+        sign = 1 - 2 * (gamma < 0).to(codes.dtype)
+        return torch.addcmul(channelwise((0.5 - bins[2]) * sign), codes, channelwise(sign))
 
-    def _value(self, codes: Tensor, gamma: Tensor, beta: Tensor, bins: Grid) -> Tensor:
-        first = (bins.origin + bins.step / 2) * channelwise(gamma) + channelwise(beta)
-        return torch.addcmul(first, codes, bins.step * channelwise(gamma))
+    def _value(self, codes: Tensor, bins: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
+        origin, step, _ = bins
+        first = torch.addcmul(beta, origin + step / 2, gamma)
+        return torch.addcmul(channelwise(first), codes, channelwise(step * gamma))
 
-    def normalised(self, packed: Tensor, gamma: Tensor, beta: Tensor, invstd: Tensor) -> Tensor:
-        bins = grid(gamma, beta, self.bits)
-        return torch.addcmul(bins.origin + bins.step / 2, self._codes(packed, gamma.dtype), bins.step)
+    def normalised(self, packed: Tensor, bins: Tensor, gamma: Tensor, beta: Tensor, invstd: Tensor) -> Tensor:
+        """The decoded normalised input."""
+        origin, step, _ = bins
+        return torch.addcmul(channelwise(origin + step / 2), self._codes(packed, bins.dtype), channelwise(step))
 
     def value(self, *tensors: Tensor) -> Tensor:
-        packed, gamma, beta, _ = tensors
-        return self._value(self._codes(packed, gamma.dtype), gamma, beta, grid(gamma, beta, self.bits))
+        packed, bins, gamma, beta, _ = tensors
+        return self._value(self._codes(packed, bins.dtype), bins, gamma, beta)
 
     def rectified(self, *tensors: Tensor) -> Tensor:
-        packed, gamma, beta, _ = tensors
-        bins, codes = grid(gamma, beta, self.bits), self._codes(packed, gamma.dtype)
-        return gate(self._value(codes, gamma, beta, bins), self._side(codes, gamma, bins))
+        packed, bins, gamma, beta, _ = tensors
+        codes = self._codes(packed, bins.dtype)
+        return gate(self._value(codes, bins, gamma, beta), self._side(codes, bins, gamma))
 
     def rectify_grad(self, grad: Tensor, *tensors: Tensor) -> Tensor:
-        packed, gamma, beta, _ = tensors
-        return gate(grad, self._side(self._codes(packed, gamma.dtype), gamma, grid(gamma, beta, self.bits)))
+        packed, bins, gamma, _, _ = tensors
+        return gate(grad, self._side(self._codes(packed, bins.dtype), bins, gamma))
 
     def norm_backward(self, grad: Tensor, tensors: tuple[Tensor, ...], mask: list[bool]) -> tuple[Tensor | None, ...]:
         """Gradients of (input, gamma, beta): exact but for the normalised input, which is decoded."""
-        packed, gamma, beta, invstd = tensors
-        bins = grid(gamma, beta, self.bits)
-        origin, step = bins.origin.flatten(), bins.step.flatten()
+        packed, (origin, step, _), gamma, _, invstd = tensors
         # the stock operator on the codes themselves: (code - mean) * step is the decoded normalised input
         mean, weight = -0.5 - origin / step, gamma * invstd / step
         return torch.ops.aten.native_batch_norm_backward(
-            grad, self._codes(packed, gamma.dtype), weight, None, None, mean, step, True, 0.0, mask
+            grad, self._codes(packed, step.dtype), weight, None, None, mean, step, True, 0.0, mask
         )
