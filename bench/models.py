@@ -133,6 +133,12 @@ def _create(depth: int, pretrained: bool, width: int = 16, **options: Any) -> Pr
 
 
 @register_model
+def preact_resnet11(pretrained: bool = False, **options: Any) -> PreActResNet:
+    """r = 1, the smallest: many seeds within an hour on 2 cores; not in the paper."""
+    return _create(11, pretrained, **options)
+
+
+@register_model
 def preact_resnet20(pretrained: bool = False, **options: Any) -> PreActResNet:
     """r = 2: small enough for a laptop; not in the paper."""
     return _create(20, pretrained, **options)

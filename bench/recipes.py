@@ -120,13 +120,37 @@ _RECIPES = (
     ),
     Recipe(
         name="laptop-cifar10",
-        # many small steps and no augmentation, as no image is seen twice
+        # many small steps, and no augmentation for little more than one epoch
         source="chosen here",
         batch=32,
         schedule=WarmupLinear(0.15, warmup=0.3),
-        steps=660,
+        steps=900,
         weight_decay=5e-4,
-        eval_every=330,
+        eval_every=450,
+    ),
+    Recipe(
+        name="laptop-cifar100",
+        # shows that a stock timm net runs: it learns, and is far from done
+        source="chosen here",
+        batch=64,
+        schedule=WarmupLinear(0.1),
+        steps=150,
+        nesterov=True,
+        weight_decay=5e-4,
+        augmentation="crop-flip",
+        eval_every=75,
+    ),
+    Recipe(
+        name="laptop-imagenet",
+        # as laptop-cifar100
+        source="chosen here",
+        batch=32,
+        schedule=WarmupLinear(0.1),
+        steps=100,
+        nesterov=True,
+        weight_decay=5e-4,
+        augmentation="crop-flip",
+        eval_every=50,
     ),
 )
 
