@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from methods.base import Method, NotApplicable
 from methods.rules.kept import Kept
-from methods.swapping import ensure_stock, give_back
+from methods.swapping import ensure_stock, restore
 
 
 class _OncePerStep(Kept):
@@ -61,8 +61,16 @@ def _recomputed(block: type[nn.Module]) -> type[Kept]:
                 return super().forward(*args, **kwargs)
             return checkpoint(super().forward, *args, use_reentrant=False, **kwargs)
 
+        def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+            return _revive, (block,), self.__dict__  # pickle finds no class that was made in a function
+
     Recomputed.__name__ = f"Recomputed{block.__name__}"
     return Recomputed
+
+
+def _revive(block: type[nn.Module]) -> nn.Module:
+    kept = _recomputed(block)  # type: ignore[arg-type]
+    return kept.__new__(kept)
 
 
 def blocks(module: nn.Module) -> Iterator[nn.Module]:
@@ -99,10 +107,7 @@ class Checkpoint(Method):
 
     def remove(self, model: nn.Module) -> nn.Module:
         self._switch(model, on=False)
-        for layer in model.modules():
-            if isinstance(layer, Kept):
-                give_back(layer)
-        return model
+        return restore(model)
 
     @staticmethod
     def _switch(model: nn.Module, on: bool) -> bool:

@@ -5,6 +5,7 @@ from typing import Literal
 from torch import nn
 
 from methods.base import Method
+from methods.swapping import ensure_stock
 
 
 class Exact(Method):
@@ -15,6 +16,7 @@ class Exact(Method):
     exactness: Literal["exact", "approximate"] = "exact"
 
     def apply(self, model: nn.Module) -> nn.Module:
+        ensure_stock(model)
         return model
 
     def remove(self, model: nn.Module) -> nn.Module:

@@ -43,7 +43,7 @@ def operand_handle(codec: Codec, x: Tensor) -> Handle:
     """The handle of a convolution's input: the one it carries, or a new one, which its other readers then share."""
     handle = handle_of(x, codec)
     if handle is None or not handle.code.readable:
-        leaf = not x.requires_grad
+        leaf = x.is_leaf
         handle = codec.operand(x.detach(), leaf)
         if codec.shared and not leaf:  # the caller's own tensor outlives the step, and its handle would too
             attach(x, handle, codec)

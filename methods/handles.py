@@ -67,6 +67,10 @@ class Rectified(Code):
     source: Code
     signs_exact = True
 
+    @property
+    def readable(self) -> bool:  # type: ignore[override]
+        return self.source.readable
+
     def value(self, *tensors: Tensor) -> Tensor:
         return self.source.rectified(*tensors)
 

@@ -33,17 +33,19 @@ def channelwise(v: Tensor) -> Tensor:
 
 def grid(gamma: Tensor, beta: Tensor, bits: int) -> Grid:
     """The bins for every channel; ``gamma`` and ``beta`` have shape (C,)."""
+    # in half precision the edges themselves would be off
+    gamma, beta = (v.to(torch.promote_types(v.dtype, torch.float32)) for v in (gamma, beta))
     bins = 2**bits
     never = torch.where(beta > 0, -torch.inf, torch.inf).to(gamma)
     threshold = torch.where(gamma == 0, never, -beta / gamma)
     wide, narrow = 2 * SIGMAS / bins, 2 * SIGMAS / (bins - 1)
     edge = bins / 2 + torch.round(threshold / wide)
     below, above = edge < 1, edge > bins - 1
-    step = torch.where(below | above, narrow, wide).to(gamma)
+    step = torch.where(below | above, gamma.new_tensor(narrow), gamma.new_tensor(wide))
     # outside the window the grid covers it with all bins but one, which is for the other sign
     origin = torch.where(below, -SIGMAS - narrow, torch.where(above, -SIGMAS, threshold - edge * wide))
     edge = edge.clamp(1, bins - 1)
-    return Grid(*(channelwise(v) for v in (origin.to(gamma), step, edge, threshold)))
+    return Grid(*(channelwise(v) for v in (origin, step, edge, threshold)))
 
 
 def encode(x: Tensor, y: Tensor, mean: Tensor, invstd: Tensor, gamma: Tensor, beta: Tensor, bits: int) -> Handle:
@@ -99,7 +101,7 @@ class NormCode(Code):
 
     def rectify_grad(self, grad: Tensor, *tensors: Tensor) -> Tensor:
         packed, bins, gamma, _, _ = tensors
-        return gate(grad, self._side(self._codes(packed, bins.dtype), bins, gamma))
+        return gate(grad, self._side(self._codes(packed, bins.dtype), bins, gamma).to(grad.dtype))
 
     def norm_backward(self, grad: Tensor, tensors: tuple[Tensor, ...], mask: list[bool]) -> tuple[Tensor | None, ...]:
         """Gradients of (input, gamma, beta): exact but for the normalised input, which is decoded."""
@@ -107,5 +109,5 @@ class NormCode(Code):
         # the stock operator on the codes themselves: (code - mean) * step is the decoded normalised input
         mean, weight = -0.5 - origin / step, gamma * invstd / step
         return torch.ops.aten.native_batch_norm_backward(
-            grad, self._codes(packed, step.dtype), weight, None, None, mean, step, True, 0.0, mask
+            grad.to(step.dtype), self._codes(packed, step.dtype), weight, None, None, mean, step, True, 0.0, mask
         )

@@ -23,8 +23,9 @@ def encode_rectified(y: Tensor, bits: int) -> Handle:
     maximum = y.amax(dim=(0, 2, 3))
     count = (y > 0).sum(dim=(0, 2, 3)).clamp_(min=1)
     rms = torch.linalg.vector_norm(y, dim=(0, 2, 3)) / count.to(y.dtype).sqrt()
-    step = torch.minimum(maximum, SPREAD[bits] * rms) / levels
-    step = torch.where(step > 0, step, 1)
+    # the squares of a tiny channel may vanish, and its step: neither may divide by zero
+    top = torch.where(rms > 0, torch.minimum(maximum, SPREAD[bits] * rms), maximum)
+    step = (top / levels).clamp_(min=torch.finfo(y.dtype).tiny)
     codes = (y / channelwise(step)).clamp_(max=levels - 0.5).add_(1).to(torch.uint8)
     codes.masked_fill_(y <= 0, 0)
     return Handle(RangeCode(bits, Layout.of(codes), rectified_input=True), (pack(codes, bits), -step / 2, step))

@@ -33,23 +33,28 @@ class SwappingMethod(Method):
         return model
 
     def remove(self, model: nn.Module) -> nn.Module:
-        for layer in model.modules():
-            if isinstance(layer, Kept):
-                del layer.__dict__["codec"]
-                give_back(layer)
-        return model
+        return restore(model)
 
     def _rule(self, layer: nn.Module) -> type[Kept] | None:
         kept = self.rules.get(type(layer))
         return kept if kept is not None and kept.serves(layer) else None
 
 
-def give_back(layer: Kept) -> None:
-    """The layer's own class again."""
-    layer.__class__ = layer.stock  # type: ignore[assignment]
+def restore(model: nn.Module) -> nn.Module:
+    """Give every layer its own class again."""
+    for layer in model.modules():
+        if isinstance(layer, Kept):
+            layer.__dict__.pop("codec", None)
+            layer.__class__ = layer.stock  # type: ignore[assignment]
+    return model
 
 
 def ensure_stock(model: nn.Module) -> None:
-    """Raise NotApplicable where a method is on the model already."""
+    """Raise NotApplicable where a method is on the model already, or timm's own recomputation."""
     if any(isinstance(layer, Kept) for layer in model.modules()):
         raise NotApplicable("a method is applied to this model already; call its remove(model) first")
+    if any(getattr(layer, "grad_checkpointing", False) for layer in model.modules()):
+        raise NotApplicable(
+            "this model recomputes its blocks already, and every norm would count each batch twice; "
+            "call model.set_grad_checkpointing(False) first"
+        )

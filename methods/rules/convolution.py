@@ -36,6 +36,7 @@ class _Convolution(torch.autograd.Function):
         weight, *kept = ctx.saved_tensors
         # the input's gradient needs the input's shape alone
         x = grad.new_empty(1).expand(ctx.shape) if ctx.code is None else ctx.code.value(*kept)
+        x, weight = x.to(grad.dtype), weight.to(grad.dtype)  # under autocast the forward's copies are gone
         stride, padding, dilation, groups = ctx.geometry
         sizes = [weight.shape[0]] if ctx.biased else None
         grads = torch.ops.aten.convolution_backward(

@@ -22,7 +22,10 @@ class Kept(nn.Module):
         """Whether the layer's settings are among those that this class computes."""
         return True
 
-    def keeps(self, *inputs: Tensor | None) -> bool:
-        """Whether a backward pass in training may come. Else the stock forward runs: evaluation is stock, and exact."""
-        wanted = any(t is not None and t.requires_grad for t in inputs)
-        return self.training and torch.is_grad_enabled() and wanted
+    def keeps(self, x: Tensor, *parameters: Tensor | None) -> bool:
+        """Whether a backward pass in training may come, for a batch of maps ``x`` (N, C, H, W) that is not empty.
+
+        Else the stock forward runs: evaluation is stock, and exact.
+        """
+        wanted = any(t is not None and t.requires_grad for t in (x, *parameters))
+        return self.training and torch.is_grad_enabled() and wanted and x.ndim == 4 and x.numel() > 0

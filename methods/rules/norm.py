@@ -25,7 +25,7 @@ class _BatchNorm(torch.autograd.Function):
         made.append(handle)
         ctx.code = handle.code
         ctx.save_for_backward(*handle.tensors)
-        return handle.code.value(*handle.tensors) if layer.codec.feeds_forward else y
+        return handle.code.value(*handle.tensors).to(y.dtype) if layer.codec.feeds_forward else y
 
     @staticmethod
     @once_differentiable

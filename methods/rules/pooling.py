@@ -42,7 +42,7 @@ class KeptAvgPool2d(Kept, nn.AvgPool2d):
     stock = nn.AvgPool2d
 
     def forward(self, x: Tensor) -> Tensor:
-        if not self.keeps(x) or x.ndim != 4:
+        if not self.keeps(x):
             return super().forward(x)
         window = (self.kernel_size, self.stride, self.padding)
         return _AvgPool.apply(x, (*window, self.ceil_mode, self.count_include_pad, self.divisor_override))
@@ -55,9 +55,8 @@ class _MaxPool(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, settings: tuple[Any, ...]) -> Tensor:
         y, index = F.max_pool2d(x, *settings, return_indices=True)
         ctx.settings, ctx.shape, ctx.format = settings, x.shape, suggested_format(x)
-        rows, columns, dilation, width = _corners(y, settings)
-        offset = (index // x.shape[3] - rows).floor_divide_(dilation[0]).mul_(width)
-        offset += (index % x.shape[3] - columns).floor_divide_(dilation[1])
+        rows, columns, width = _corners(y, settings)
+        offset = (index // x.shape[3] - rows).mul_(width).add_(index % x.shape[3]).sub_(columns)
         ctx.save_for_backward(offset.to(torch.uint8))
         return y
 
@@ -65,23 +64,23 @@ class _MaxPool(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (offset,) = ctx.saved_tensors
-        kernel, stride, padding, spread, ceil = ctx.settings
-        rows, columns, dilation, width = _corners(offset, ctx.settings)
-        index = (offset // width).long().mul_(dilation[0]).add_(rows).mul_(ctx.shape[3])
-        index += (offset % width).long().mul_(dilation[1]).add_(columns)
+        kernel, stride, padding, dilation, ceil = ctx.settings
+        rows, columns, width = _corners(offset, ctx.settings)
+        index = (offset // width).long().add_(rows).mul_(ctx.shape[3])
+        index += (offset % width).long().add_(columns)
         x = _shape_only(grad, ctx)
         return torch.ops.aten.max_pool2d_with_indices_backward(
-            grad, x, pair(kernel), pair(stride), pair(padding), pair(spread), ceil, index
+            grad, x, pair(kernel), pair(stride), pair(padding), pair(dilation), ceil, index
         ), None
 
 
-def _corners(y: Tensor, settings: tuple[Any, ...]) -> tuple[Tensor, Tensor, tuple[int, int], int]:
-    """(row, column) of each window's first element, dilation, and the window's width."""
-    kernel, stride, padding, dilation, _ = settings
+def _corners(y: Tensor, settings: tuple[Any, ...]) -> tuple[Tensor, Tensor, int]:
+    """(row, column) of each window's first element, and the window's width."""
+    kernel, stride, padding, *_ = settings
     (down, across), (above, left) = pair(stride), pair(padding)
     rows = torch.arange(y.shape[2], device=y.device).view(-1, 1) * down - above
     columns = torch.arange(y.shape[3], device=y.device) * across - left
-    return rows, columns, pair(dilation), pair(kernel)[1]
+    return rows, columns, pair(kernel)[1]
 
 
 class KeptMaxPool2d(Kept, nn.MaxPool2d):
@@ -89,12 +88,12 @@ class KeptMaxPool2d(Kept, nn.MaxPool2d):
 
     @classmethod
     def serves(cls, module: nn.Module) -> bool:
-        if not isinstance(module, nn.MaxPool2d) or module.return_indices:
-            return False
+        if not isinstance(module, nn.MaxPool2d) or module.return_indices or pair(module.dilation) != (1, 1):
+            return False  # dilated windows may lie wholly in the padding, where no offset says which index is meant
         height, width = pair(module.kernel_size)
         return height * width <= 256  # an element's number in its window fits a byte
 
     def forward(self, x: Tensor) -> Tensor:
-        if not self.keeps(x) or x.ndim != 4:
+        if not self.keeps(x):
             return super().forward(x)
         return _MaxPool.apply(x, (self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode))

@@ -20,7 +20,7 @@ class _ReLU(torch.autograd.Function):
         if inplace:
             ctx.mark_dirty(x)
         handle = codec.rectified(y) if source is None else Handle(Rectified(source.code), source.tensors)
-        if source is None and codec.feeds_forward:
+        if codec.feeds_forward:
             y.copy_(handle.code.value(*handle.tensors))
         made.append(handle)
         ctx.code = handle.code
@@ -37,7 +37,7 @@ class KeptReLU(Kept, nn.ReLU):
     stock = nn.ReLU
 
     def forward(self, x: Tensor) -> Tensor:
-        if not self.keeps(x) or x.ndim != 4:
+        if not self.keeps(x):
             return super().forward(x)
         source = handle_of(x, self.codec)
         if source is not None and not source.code.signs_exact:
