@@ -113,10 +113,10 @@ _RECIPES = (
         source="chosen here",
         batch=64,
         schedule=WarmupLinear(0.1),
-        steps=60,
+        steps=90,
         weight_decay=5e-4,
         augmentation="shift",
-        eval_every=15,
+        eval_every=30,
     ),
     Recipe(
         name="laptop-cifar10",

@@ -14,8 +14,8 @@ from bench.models import Bottleneck, PreActResNet, Shortcut
 NAMES = [name for name in timm.list_models("preact_resnet*")]
 
 
-def test_all_seven_are_registered() -> None:
-    assert {f"preact_resnet{d}" for d in ("20", "29", "164", "254", "488", "1001", "1001x4")} == set(NAMES)
+def test_all_depths_are_registered() -> None:
+    assert {f"preact_resnet{d}" for d in ("11", "20", "29", "164", "254", "488", "1001", "1001x4")} == set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from bench.recipes import RECIPES, Steps, WarmupLinear
+from bench.suites import SUITES
 
 
 def rate(name: str, step: int, per_epoch: int = 390) -> float:
@@ -63,11 +64,15 @@ def test_every_recipe_says_where_it_is_from_and_starts() -> None:
         assert not isinstance(recipe.schedule, Steps) or recipe.schedule.rates[0][0] == 0
 
 
+def test_every_suite_has_its_recipe() -> None:
+    assert {suite.recipe for suite in SUITES.values()} <= set(RECIPES)
+
+
 def test_either_steps_or_epochs() -> None:
-    with pytest.raises(ValueError, match="either steps or epochs, has 130 and 2"):
-        replace(RECIPES["laptop-cifar10"], epochs=2)
+    with pytest.raises(ValueError, match="either steps or epochs, has 64000 and 2"):
+        replace(RECIPES["paper2019-cifar"], epochs=2)
 
 
 def test_too_few_images_for_a_batch() -> None:
     with pytest.raises(ValueError, match="100 training images make no batch of 128"):
-        RECIPES["laptop-cifar10"].steps_per_epoch(100)
+        RECIPES["paper2019-cifar"].steps_per_epoch(100)
