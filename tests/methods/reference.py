@@ -21,14 +21,9 @@ Channel = Callable[[Tensor], Tensor]
 def norm_bins(gamma: float, beta: float, bits: int) -> tuple[float, float, int]:
     """(lower edge of bin 0, step, number of the bin above the threshold), in standard deviations."""
     n = 2**bits
-    if gamma == 0:
-        threshold = -math.inf if beta > 0 else math.inf
-    else:
-        threshold = -beta / gamma
-    if math.isinf(threshold):
-        edge = threshold
-    else:
-        edge = n / 2 + float(np.rint(threshold / (6 / n)))
+    never = -math.inf if beta > 0 else math.inf
+    threshold = never if gamma == 0 else -beta / gamma
+    edge = threshold if math.isinf(threshold) else n / 2 + float(np.rint(threshold / (6 / n)))
     if edge < 1:  # bin 0 is for what lies below the window, the others cover it
         return -3 - 6 / (n - 1), 6 / (n - 1), 1
     if edge > n - 1:  # the last bin is for what lies above
@@ -63,7 +58,7 @@ def decode_rectified(y: Tensor, bits: int) -> Tensor:
 
 
 def decode_signed(x: Tensor, bits: int) -> Tensor:
-    """One channel of what a convolution reads elsewhere: equal bins between its bounds, or the spread if that is less."""
+    """One channel of what a convolution reads elsewhere: equal bins between its bounds, or within the spread."""
     reach = SPREAD[bits] * x.std(correction=0).item()
     low, high = max(x.min().item(), x.mean().item() - reach), min(x.max().item(), x.mean().item() + reach)
     if high <= low:
@@ -158,7 +153,8 @@ class Convolve(torch.autograd.Function):
         for r in range(weight.shape[2]):
             for s in range(weight.shape[3]):
                 start = (r * dilation[0], s * dilation[1])
-                yield (r, s), [slice(start[d], start[d] + stride[d] * (size[d] - 1) + 1, stride[d]) for d in (0, 1)], size
+                ends = [start[d] + stride[d] * (size[d] - 1) + 1 for d in (0, 1)]
+                yield (r, s), [slice(start[d], ends[d], stride[d]) for d in (0, 1)], size
 
     @staticmethod
     def pad(x, padding):  # noqa: ANN001, ANN205
@@ -174,8 +170,8 @@ class Convolve(torch.autograd.Function):
             if y is None:
                 y = x.new_zeros(x.shape[0], weight.shape[0], *size)
             for g in range(groups):
-                patch, out = padded[:, g * inputs : (g + 1) * inputs, rows, columns], slice(g * outputs, (g + 1) * outputs)
-                y[:, out] += torch.einsum("nchw,oc->nohw", patch, weight[out, :, r, s])
+                into, out = slice(g * inputs, (g + 1) * inputs), slice(g * outputs, (g + 1) * outputs)
+                y[:, out] += torch.einsum("nchw,oc->nohw", padded[:, into, rows, columns], weight[out, :, r, s])
         return y if bias is None else y + bias.view(1, -1, 1, 1)
 
     @staticmethod
@@ -233,11 +229,9 @@ class Reference:
         return Known(Rectify.apply(a.x, value if self.continues else y, mask), value, mask)
 
     def conv(self, a: Known, weight: Tensor, bias: Tensor | None, *settings: object) -> Known:
-        if not a.x.requires_grad and self.pool is None:
-            value = a.x
-        elif self.pool is not None:
+        if self.pool is not None:
             value = self.pool(a.x.detach())
-        elif self.bits is None:
+        elif self.bits is None or a.x.is_leaf:  # the network's input is alive anyway
             value = a.x
         else:
             if a.value is None:
