@@ -1,5 +1,6 @@
 """The pytest plugin: options, a test for each cell, and the summary that closes the run."""
 
+import argparse
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +12,9 @@ from bench.session import Options, Session
 from bench.suites import PRESETS, SUITES
 from results.schema import Measure, Record
 
-# Opened on import, before pytest captures what is written
-_TERMINAL: TextIO = os.fdopen(os.dup(2), "w")
+# Taken on import, before pytest captures what is written
+_TERMINAL_DESCRIPTOR = os.dup(2)
+_TERMINAL = pytest.StashKey[TextIO]()
 _ORDER: tuple[Measure, ...] = ("time", "memory", "gradient", "train")
 _SESSION = pytest.StashKey[Session]()
 
@@ -27,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--seeds", type=_seeds, help="how many training seeds, or which: 3 or 0,4,7 (default: the suite's)")
     group.addoption("--data", type=Path, help="image folder (default: LEAN_DATA, else what ships or downloads)")
     group.addoption("--results", type=Path, help="where records go (default: runs/SUITE-PRESET)")
-    group.addoption("--jobs", type=int, help="cells side by side (default: one a core; one on a GPU)")
+    group.addoption("--jobs", type=_jobs, help="cells side by side (default: one a core; one on a GPU)")
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -36,18 +38,35 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _seeds(text: str) -> tuple[int, ...]:
     numbers = [int(number) for number in text.split(",")]
-    return tuple(range(numbers[0])) if len(numbers) == 1 else tuple(numbers)
+    chosen = tuple(range(numbers[0])) if len(numbers) == 1 else tuple(numbers)
+    if not chosen or min(chosen) < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} names no seed; say how many (3) or which (0,4,7)")
+    return chosen
+
+
+def _jobs(text: str) -> int:
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} cells side by side run nothing; ask for 1 or more")
+    return int(text)
+
+
+def _options(config: pytest.Config) -> Options:
+    names = ("suite", "preset", "methods", "models", "seeds", "data", "results", "jobs")
+    return Options(**{name: config.getoption(name) for name in names})
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    try:
+        _options(config).check()
+    except (KeyError, ValueError) as error:
+        raise pytest.UsageError(error.args[0]) from None
 
 
 def session_of(config: pytest.Config) -> Session:
     """The run's session, made when the first benchmark file asks for it."""
     if _SESSION not in config.stash:
-        names = ("suite", "preset", "methods", "models", "seeds", "data", "results", "jobs")
-        options = Options(**{name: config.getoption(name) for name in names})
-        try:
-            config.stash[_SESSION] = Session(options, progress=_TERMINAL)
-        except (KeyError, ValueError) as error:
-            raise pytest.UsageError(str(error.args[0])) from None
+        config.stash[_TERMINAL] = os.fdopen(_TERMINAL_DESCRIPTOR, "w", closefd=False)
+        config.stash[_SESSION] = Session(_options(config), progress=config.stash[_TERMINAL])
     return config.stash[_SESSION]
 
 
@@ -74,8 +93,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def lean_session(request: pytest.FixtureRequest) -> Iterator[Session]:
-    """The run that the selected cells belong to."""
+    """The run that the selected cells belong to. Without its data there is no run."""
     session = session_of(request.config)
+    try:
+        session.load()
+    except (FileNotFoundError, ValueError) as error:
+        pytest.exit(str(error), returncode=pytest.ExitCode.USAGE_ERROR)
     yield session
     session.runner.close()
 
@@ -97,8 +120,9 @@ def outcome(record: Record) -> Record:
     return record
 
 
-def pytest_unconfigure() -> None:
-    _TERMINAL.close()
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if _TERMINAL in config.stash:
+        config.stash[_TERMINAL].close()
 
 
 @pytest.hookimpl(trylast=True)

@@ -32,23 +32,27 @@ class Options:
     results: Path | None = None
     jobs: int | None = None
 
+    def check(self) -> None:
+        """Raise KeyError or ValueError with the known names where a name is not one of them."""
+        suite(self.suite, self.preset)
+        for spec in self.methods or ():
+            method(spec)
+
     @property
     def folder(self) -> Path:
         return self.results or Path("runs") / f"{self.suite}-{self.preset}"
 
 
 class Session:
-    """Knows the suite's cells from the start, and loads the data when the first of them is to run."""
+    """Knows the suite's cells from the start; loads the data when the first of them is to run."""
 
     def __init__(self, options: Options, progress: TextIO | None = None) -> None:
         self.options = options
         self.suite: Suite = suite(options.suite, options.preset)
-        for spec in options.methods or ():
-            method(spec)
         self.device = default_device()
         at_once, self.threads = side_by_side(self.device, options.jobs)
         self.runner = Runner(at_once, progress)
-        self._data_hash: str | None = None
+        self._data: tuple[str, int] | None = None
         self._jobs: dict[str, Job] = {}
         chosen = (options.methods, options.models, options.seeds)
         self.cells: dict[str, Cell] = {c.key: c for m in MEASURES for c in cells(self.suite, m, *chosen)}
@@ -63,15 +67,16 @@ class Session:
             cell = self.cells[key]
             threads = cores() if cell.measure == "time" else self.threads
             job = Job(cell, self.suite, "", {}, self.options.data, self.records, self.device, threads)
-            definition, config = define(cell, self.suite, self.data_hash(job), self.device)
+            definition, config = define(cell, self.suite, self.load()[0], self.device)
             self._jobs[key] = replace(job, definition=definition, config=config)
         return self._jobs[key]
 
-    def data_hash(self, job: Job) -> str:
-        if self._data_hash is None:
-            data = worker.dataset_of(replace(job, device="cpu"))
-            self._train_images, self._data_hash = data.train_count, data.hash
-        return self._data_hash
+    def load(self) -> tuple[str, int]:
+        """(hash of the data, number of training images), loaded once; children find it decoded."""
+        if self._data is None:
+            data = worker.load_data(self.suite, self.options.data)
+            self._data = data.hash, data.train_count
+        return self._data
 
     def enqueue(self, keys: Sequence[str]) -> None:
         """Let these cells run side by side in the background of the tests that wait for them."""
@@ -79,7 +84,7 @@ class Session:
 
     def _steps(self, job: Job) -> int:
         if job.cell.measure == "train":
-            return RECIPES[self.suite.recipe].total_steps(self._train_images)
+            return RECIPES[self.suite.recipe].total_steps(self.load()[1])
         return self.suite.gradient_steps if job.cell.measure == "gradient" else 0
 
     def record(self, key: str) -> Record:

@@ -101,7 +101,8 @@ def _missing(name: str, looked: list[Path], reason: str) -> str:
         ways.append("leave --data and LEAN_DATA away on a machine with a network, and torchvision downloads it")
     else:
         ways.append("choose a dataset that needs none: digits ships with scikit-learn, cifar10 is downloaded")
-    return f"{name}: {reason}. Looked for: {', '.join(map(str, looked))}. Either {'; or '.join(ways)}."
+    places = f" Looked for: {', '.join(map(str, looked))}." if looked else ""
+    return f"{name}: {reason}.{places} Either {'; or '.join(ways)}."
 
 
 def find(name: str, root: Path | None) -> ImageFolder | Arrays:
@@ -113,7 +114,7 @@ def find(name: str, root: Path | None) -> ImageFolder | Arrays:
     if not given:
         if name in _CIFAR:
             return _download(name)
-        raise FileNotFoundError(_missing(name, [], "no folder was given"))
+        raise FileNotFoundError(_missing(name, [], "no folder was given: --data and LEAN_DATA are not set"))
     folder = Path(given).expanduser()
     found = _from_folder(name, folder)
     if found is None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 from multiprocessing import connection, parent_process
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,9 +19,11 @@ from bench import allocator, gradient, memory, timing
 from bench.cells import Job
 from bench.data import Dataset, load
 from bench.environment import environment
+from bench.recipes import RECIPES
 from bench.registry import method
 from bench.step import step
 from bench.streaming import Streamed
+from bench.suites import Suite
 from bench.train import Progress, batches, build, make_optimizer, train
 from methods import NotApplicable
 from results import store
@@ -78,18 +81,21 @@ def attempt(job: Job, progress: Progress) -> tuple[Status, str, Result | None]:
         return "failed", f"{type(error).__name__}: {error} ({os.path.basename(where.filename)}:{where.lineno})", None
 
 
-def dataset_of(job: Job) -> Dataset | Streamed:
-    suite = job.suite
-    data = load(
+def load_data(suite: Suite, root: Path | None) -> Dataset | Streamed:
+    """The images that the suite trains and tests on."""
+    return load(
         suite.dataset,
-        job.data,
+        root,
         train_size=suite.train_size,
         test_size=suite.test_size,
         seed=suite.data_seed,
         image_size=suite.image_size,
-        stream=True if job.recipe.streams else None,
+        stream=True if RECIPES[suite.recipe].streams else None,
     )
-    return data.to(job.device)
+
+
+def dataset_of(job: Job) -> Dataset | Streamed:
+    return load_data(job.suite, job.data).to(job.device)
 
 
 def _model(job: Job, data: Dataset | Streamed, spec: str) -> nn.Module:

@@ -15,9 +15,11 @@ from torch import Tensor
 _ATTRIBUTE = "_kept_handle"
 
 
-def gate(x: Tensor, side: Tensor) -> Tensor:
-    """``x`` where ``side`` is above zero, else 0: ReLU's own backward, one vectorised pass."""
-    return torch.ops.aten.threshold_backward(x, side, 0)
+def gate(x: Tensor, side: Tensor, out: Tensor | None = None) -> Tensor:
+    """``x`` where ``side`` is above zero, else 0: ReLU's own backward, one vectorised pass. ``out`` may be ``x``."""
+    if out is None:
+        return torch.ops.aten.threshold_backward(x, side, 0)
+    return torch.ops.aten.threshold_backward.grad_input(x, side, 0, grad_input=out)
 
 
 class Code(ABC):

@@ -76,9 +76,9 @@ class NormCode(Code):
         return unpack(packed, self.bits, self.layout).to(dtype)
 
     def _side(self, codes: Tensor, bins: Tensor, gamma: Tensor) -> Tensor:
-        """Above zero where the norm's output is."""
+        """Above zero where the norm's output is; overwrites ``codes``."""
         sign = 1 - 2 * (gamma < 0).to(codes.dtype)
-        return torch.addcmul(channelwise((0.5 - bins[2]) * sign), codes, channelwise(sign))
+        return codes.mul_(channelwise(sign)).add_(channelwise((0.5 - bins[2]) * sign))
 
     def _value(self, codes: Tensor, bins: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
         origin, step, _ = bins
@@ -97,7 +97,8 @@ class NormCode(Code):
     def rectified(self, *tensors: Tensor) -> Tensor:
         packed, bins, gamma, beta, _ = tensors
         codes = self._codes(packed, bins.dtype)
-        return gate(self._value(codes, bins, gamma, beta), self._side(codes, bins, gamma))
+        value = self._value(codes, bins, gamma, beta)
+        return gate(value, self._side(codes, bins, gamma), out=value)
 
     def rectify_grad(self, grad: Tensor, *tensors: Tensor) -> Tensor:
         packed, bins, gamma, _, _ = tensors

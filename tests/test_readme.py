@@ -13,8 +13,12 @@ from bench.memory import saved_bytes
 from bench.registry import METHODS
 from bench.suites import SUITES
 from methods import Method
+from paper_figs.tables import markdown
+from results import store
+from results.compare import compare
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
@@ -62,3 +66,9 @@ def test_every_method_and_suite_is_listed() -> None:
         assert f"`{spec}`" in README, f"the README's table of methods lacks {spec}"
     for name, _ in SUITES:
         assert f"`{name}`" in README, f"the README's options lack the suite {name}"
+
+
+def test_results_table_is_made_from_the_reference_records() -> None:
+    table = markdown(compare(store.read_all(ROOT / "results/reference/cifar10-laptop/records")))
+    for line in table.splitlines():
+        assert line in README, "make the README's table anew: python -m paper_figs results/reference/cifar10-laptop"

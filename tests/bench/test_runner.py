@@ -81,8 +81,8 @@ def test_a_killed_child_costs_one_cell_and_is_tried_again(session: Session) -> N
 
 
 def test_records_survive_kill_9_of_the_run_and_the_rerun_finishes_the_rest(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "pytest", "bench/test_memory.py", "bench/test_train.py", "--benchmark-only"]
-    command += ["--methods", "exact,lean", "--seeds", "1", "--jobs", "1", "--results", str(tmp_path)]
+    command = [sys.executable, "-m", "pytest", "bench/test_memory.py", "--benchmark-only", "--jobs", "1"]
+    command += ["--methods", "exact,lean,approx4,pool2", "--results", str(tmp_path)]
     records = tmp_path / "records"
     run = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while not list(records.glob("*.json")):
