@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from multiprocessing import connection
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 from typing import Any, TextIO
 
 from tqdm import tqdm
@@ -157,8 +156,3 @@ def side_by_side(device: str, asked: int | None) -> tuple[int, int]:
     """(cells at once, threads of each): one thread a cell on the CPU, one cell at a time on a GPU."""
     at_once = asked or (cores() if device == "cpu" else 1)
     return at_once, max(1, cores() // at_once)
-
-
-def records_folder(results: Path) -> Path:
-    return results / "records"
-

@@ -232,10 +232,7 @@ def test_an_exact_methods_gradients_under_autocast_are_near_stocks(spec: str) ->
     assert F.cosine_similarity(*flat, dim=0) > 0.99, "more than rounding to bfloat16 is lost"
 
 
-@pytest.mark.parametrize("spec", [
-    pytest.param(spec, marks=pytest.mark.xfail(reason="the decoded operand stays in float32", raises=RuntimeError))
-    if spec.startswith("naive") else spec for spec in METHODS
-])  # fmt: skip
+@SPECS
 def test_a_step_in_bfloat16_works(spec: str) -> None:
     model = applied(spec).bfloat16()
     backward(model, images().bfloat16())

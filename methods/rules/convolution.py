@@ -27,7 +27,7 @@ class _Convolution(torch.autograd.Function):
         ctx.save_for_backward(weight, *kept)
         ctx.geometry, ctx.shape, ctx.biased = geometry, x.shape, bias is not None
         if handle is not None and feeds_forward:
-            x = handle.code.value(*handle.tensors)
+            x = handle.code.value(*handle.tensors).to(x.dtype)
         return F.conv2d(x, weight, bias, *geometry)
 
     @staticmethod
