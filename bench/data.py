@@ -98,12 +98,12 @@ def channel_statistics(images: Tensor) -> tuple[tuple[float, ...], tuple[float, 
 def balanced(labels: np.ndarray, size: int | None, seed: int) -> np.ndarray:
     """Ascending indices of ``size`` of the samples, drawn by ``seed``, as equal in the classes as these allow.
 
-    A larger subset holds the smaller one of the same seed. Raises ValueError where there are fewer samples.
+    A larger subset holds the smaller one of the same seed; where there are no more than ``size`` it is all of them.
     """
-    if size is None:
+    if size is not None and size < 1:
+        raise ValueError(f"{size} images asked for; ask for 1 or more, or None for all")
+    if size is None or size >= len(labels):
         return np.arange(len(labels))
-    if not 0 < size <= len(labels):
-        raise ValueError(f"{size} images asked for, {len(labels)} are there; ask for 1 to {len(labels)}")
     random = np.random.default_rng(seed)
     rank = np.empty(len(labels), np.int64)
     count = labels.max() + 1
@@ -125,9 +125,9 @@ def load(
 ) -> Dataset | Streamed:
     """The dataset ``name`` (one of NAMES), from ``root`` or LEAN_DATA where given, else shipped or downloaded.
 
-    ``seed`` draws the balanced subsets of ``train_size`` and ``test_size`` images (None: all). ``image_size`` in
-    pixels is 16, 32, 32 and for folders the first image's short side, at most 224, where None. ``stream`` keeps the
-    images on disk; None does so above RESIDENT_BYTES.
+    ``seed`` draws the balanced subsets of at most ``train_size`` and ``test_size`` images (None: all).
+    ``image_size`` in pixels is 16, 32, 32 and for folders the first image's short side, at most 224, where None.
+    ``stream`` keeps the images on disk; None does so above RESIDENT_BYTES.
 
     Raises FileNotFoundError where the data is not found, ValueError where it is not what it should be.
     """

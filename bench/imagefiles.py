@@ -61,7 +61,8 @@ def _subfolders(folder: Path) -> list[str]:
 def list_folder(folder: Path) -> ImageFolder:
     """``folder`` has train/ and val/ or test/ with the same class folders; files may lie at any depth in these.
 
-    Raises ValueError where the held-out part is missing, holds no or other classes, or a part has no images.
+    Raises ValueError where the held-out part is missing, holds no or other classes, there is one class, or a part has
+    no images.
     """
     classes = _subfolders(folder / "train")
     held_out = next((part for part in HELD_OUT if set(_subfolders(folder / part)) & set(classes)), None)
@@ -73,6 +74,8 @@ def list_folder(folder: Path) -> ImageFolder:
     unknown = sorted(set(_subfolders(folder / held_out)) - set(classes))
     if unknown:
         raise ValueError(f"{folder / held_out} holds {unknown[0]!r}, which is no class of train/; move it elsewhere")
+    if len(classes) < 2:
+        raise ValueError(f"{folder / 'train'} has one class folder, {classes[0]!r}; there is nothing to tell apart")
     numbers = {name: i for i, name in enumerate(classes)}
     train, test = (
         make_dataset(str(folder / part), numbers, extensions=IMG_EXTENSIONS, allow_empty=True)

@@ -9,7 +9,7 @@ Preset = Literal["laptop", "paper"]
 
 @dataclass(frozen=True)
 class Suite:
-    """``seeds`` says how many trainings each method gets, from seed 0 on; sizes None mean all images, stock pixels."""
+    """``seeds`` says how many trainings each method gets, from seed 0 on; a size is an upper bound, None: stock."""
 
     name: str
     preset: Preset

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from results.compare import Comparison, flat
-from results.summary import cells
+from results.summary import cells, notes
 
 
 def markdown(comparisons: list[Comparison]) -> str:
@@ -17,9 +17,9 @@ def markdown(comparisons: list[Comparison]) -> str:
         rows = list(found)
         lines = [list(cells(rows[0])), ["---"] * len(cells(rows[0])), *(list(cells(row).values()) for row in rows)]
         table = "\n".join("| " + " | ".join(map(_plain, line)) + " |" for line in lines)
-        notes = "".join(f"- {_plain(row.method)}: {_plain(note)}\n" for row in rows for note in row.notes)
+        listed = "".join(f"- {_plain(note)}\n" for note in notes(rows))
         head = f"### {group.model} on {group.dataset}, batch {group.batch} ({group.suite}, {group.preset})"
-        parts.append(f"{head}\n\n{table}\n\n{_conditions(rows[0])}\n" + (f"\n{notes}" if notes else ""))
+        parts.append(f"{head}\n\n{table}\n\n{_conditions(rows[0])}\n" + (f"\n{listed}" if listed else ""))
     return "\n".join(parts)
 
 

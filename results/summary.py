@@ -36,6 +36,15 @@ def cells(row: Comparison) -> dict[str, str]:
     ), strict=True))  # fmt: skip
 
 
+def notes(rows: list[Comparison]) -> list[str]:
+    """What a reader must know beside the figures: ``method, method: note``, each note once."""
+    methods: dict[str, list[str]] = {}
+    for row in rows:
+        for note in row.notes:
+            methods.setdefault(note, []).append(row.method)
+    return [f"{', '.join(having)}: {note}" for note, having in methods.items()]
+
+
 def _table(rows: list[Comparison]) -> str:
     group, margin = rows[0].group, rows[0].margin
     head = f"{group.suite} ({group.preset}): {group.model} on {group.dataset}, batch {group.batch}"
@@ -44,8 +53,7 @@ def _table(rows: list[Comparison]) -> str:
         f"margin {margin:g}. (2x): exact / method. time: method / exact."
     )
     lines = _align([list(COLUMNS)] + [list(cells(row).values()) for row in rows])
-    notes = [f"{row.method}: {note}" for row in rows for note in row.notes]
-    wrapped = [line for note in notes for line in textwrap.wrap(note, WIDTH, subsequent_indent="    ")]
+    wrapped = [line for note in notes(rows) for line in textwrap.wrap(note, WIDTH, subsequent_indent="    ")]
     return "\n".join([head, lines[0], "-" * len(lines[0]), *lines[1:], *textwrap.wrap(legend, WIDTH), *wrapped, ""])
 
 

@@ -60,9 +60,14 @@ def test_subset_follows_from_the_seed_and_nests() -> None:
     assert set(balanced(labels, 55, 3)) < set(balanced(labels, 100, 3))
 
 
-def test_too_large_a_subset_names_what_is_there() -> None:
-    with pytest.raises(ValueError, match="1600 images asked for, 1500 are there"):
-        load("digits", train_size=1600)
+def test_of_fewer_images_than_the_subset_all_are_taken() -> None:
+    assert np.array_equal(balanced(np.array([0, 0, 1]), 4, 0), [0, 1, 2])
+    assert load("digits", train_size=1600).hash == load("digits").hash
+
+
+def test_a_subset_of_no_image_is_refused() -> None:
+    with pytest.raises(ValueError, match="0 images asked for"):
+        load("digits", train_size=0)
 
 
 def test_statistics_are_those_of_the_pixels_used() -> None:
@@ -337,3 +342,11 @@ def test_real_cifar10(cifar10_folder: Path) -> None:
     assert cifar.classes[0] == "airplane" and cifar.classes[9] == "truck"
     assert cifar.mean == pytest.approx((0.4914, 0.4822, 0.4465), abs=0.02)
     assert cifar.std == pytest.approx((0.247, 0.243, 0.262), abs=0.02)
+
+
+def test_a_folder_of_one_class_is_refused(image_folder: Callable[..., Path]) -> None:
+    root = image_folder()
+    for part in ("train", "val"):
+        shutil.rmtree(root / part / "dog")
+    with pytest.raises(ValueError, match="has one class folder, 'cat'"):
+        load("imagefolder", root)

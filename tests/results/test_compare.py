@@ -237,5 +237,10 @@ def test_the_summary_shows_the_figures_a_dash_for_absent_ones_and_reasons_below(
     assert lines[-1] == "pool2: train not applicable (seed 0): no convolution in an MLP"
 
 
+def test_a_note_that_several_methods_share_is_said_once(make_record):
+    records = [make_record("train", m, status="failed", reason="no room") for m in ("lean", "pool2")]
+    assert summary(compare(records)).splitlines()[-1] == "lean, pool2: train failed (seed 0): no room"
+
+
 def test_the_summary_of_nothing_says_so():
     assert "no records" in summary([])
