@@ -10,6 +10,7 @@ from typing import get_args
 from bench.recipes import RECIPES, Recipe
 from bench.registry import method
 from bench.suites import Suite
+from methods import fused
 from results.schema import Cell, Measure
 
 MEASURES: tuple[Measure, ...] = get_args(Measure)
@@ -89,6 +90,8 @@ def define(cell: Cell, suite: Suite, data_hash: str, device: str) -> tuple[str, 
         **{f"recipe_{name}": value if isinstance(value, str | int | float) else repr(value)
            for name, value in recipe.items()},
     }  # fmt: skip
+    if fused.enabled():
+        config["kernels"] = "compiled"
     if cell.measure == "time":
         config["rounds"] = suite.time_rounds
     if cell.measure == "gradient":

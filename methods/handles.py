@@ -26,6 +26,7 @@ class Code(ABC):
     """Reads an activation from the tensors of its handle. Instances hold no tensor and are immutable."""
 
     readable: bool = True  # False: it knows the signs alone
+    gates: bool = False  # True: a norm's code whose ``gated_norm_backward`` does a ReLU's backward as well
     signs_exact: bool = False  # True: ``rectified`` and ``rectify_grad`` are zero exactly where the ReLU is
 
     @abstractmethod
@@ -80,12 +81,40 @@ class Rectified(Code):
         return self.source.rectify_grad(grad, *tensors)
 
 
-def attach(x: Tensor, handle: Handle, codec: object) -> None:
+class Ticket:
+    """Hands the gradient behind a ReLU to the norm before it, within one backward pass.
+
+    A token, an empty second output of the norm, makes autograd run the norm after the ReLU.
+    """
+
+    def __init__(self) -> None:
+        self.task = -1
+        self.grad: Tensor | None = None
+
+    def put(self, grad: Tensor) -> None:
+        task = torch._C._current_graph_task_id()
+        # of an earlier pass that never came to the norm nothing must be left
+        self.grad = self.grad + grad if self.task == task and self.grad is not None else grad
+        self.task = task
+
+    def take(self) -> Tensor | None:
+        grad = self.grad if self.task == torch._C._current_graph_task_id() else None
+        self.grad = None
+        return grad
+
+
+def attach(x: Tensor, handle: Handle, codec: object, ticket: tuple[Tensor, Ticket] | None = None) -> None:
     """Let later readers of ``x`` under the same codec find ``handle``, until ``x`` is changed in place."""
-    setattr(x, _ATTRIBUTE, (handle, codec, x._version))
+    setattr(x, _ATTRIBUTE, (handle, codec, x._version, ticket))
 
 
 def handle_of(x: Tensor, codec: object) -> Handle | None:
     """The handle that ``codec`` has given ``x``, or None where there is none or ``x`` has changed since."""
-    handle, maker, version = getattr(x, _ATTRIBUTE, (None, None, -1))
+    handle, maker, version, _ = getattr(x, _ATTRIBUTE, (None, None, -1, None))
     return handle if version == x._version and maker == codec else None
+
+
+def ticket_of(x: Tensor) -> tuple[Tensor, Ticket] | None:
+    """(token, ticket) of ``x``, whose handle is valid; None where it has none or somebody watches its gradient."""
+    handle, _, _, ticket = getattr(x, _ATTRIBUTE)
+    return ticket if handle.code.gates and not x._backward_hooks and not x.retains_grad else None

@@ -19,6 +19,10 @@ class Layout(NamedTuple):
     def empty(self, like: Tensor, dtype: torch.dtype) -> Tensor:
         return torch.empty_strided(self.shape, self.stride, dtype=dtype, device=like.device)
 
+    def dense(self, x: Tensor) -> Tensor:
+        """``x`` in this layout, copied where it has another one."""
+        return x if tuple(x.stride()) == self.stride else self.empty(x, x.dtype).copy_(x)
+
 
 def flat(x: Tensor) -> Tensor:
     """The elements of a dense tensor (no gaps, no overlaps) in memory order, without a copy."""

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from methods.handles import Code, Handle, gate
-from methods.normcode import channelwise
-from methods.packing import Layout, pack, unpack
+from methods import fused, kernels
+from methods.affine import AffineCode, Side, channelwise
+from methods.handles import Handle
+from methods.packing import Layout, pack
 
 # Range in root mean squares: between the best for half-normal and for exponential tails
 SPREAD = {2: 2.5, 4: 4.0, 8: 12.0}
@@ -19,13 +20,21 @@ SPREAD = {2: 2.5, 4: 4.0, 8: 12.0}
 
 def encode_rectified(y: Tensor, bits: int) -> Handle:
     """Code ``y`` (N, C, H, W) >= 0: 0 for zero alone, the other codes on (0, top], where top is of the channel."""
-    levels = 2**bits - 1
-    maximum = y.amax(dim=(0, 2, 3))
-    count = (y > 0).sum(dim=(0, 2, 3)).clamp_(min=1)
-    rms = torch.linalg.vector_norm(y, dim=(0, 2, 3)) / count.to(y.dtype).sqrt()
+    levels, layout = 2**bits - 1, Layout.of(y)
+    view = fused.view(layout, bits)
+    if view is None:
+        maximum, count = y.amax(dim=(0, 2, 3)), (y > 0).sum(dim=(0, 2, 3))
+        norm = torch.linalg.vector_norm(y, dim=(0, 2, 3))
+    else:
+        maximum, square, count = fused.run(kernels.rectified_range, view.of(y))
+        norm = square.sqrt()
+    rms = norm / count.clamp(min=1).to(norm.dtype).sqrt()
     # the squares of a tiny channel may vanish, and its step: neither may divide by zero
     top = torch.where(rms > 0, torch.minimum(maximum, SPREAD[bits] * rms), maximum)
     step = (top / levels).clamp_(min=torch.finfo(y.dtype).tiny)
+    if view is not None:
+        packed = fused.run(kernels.encode_rectified, view.of(y), view.vector(step), bits=bits).view(-1)
+        return Handle(RangeCode(bits, layout, rectified_input=True), (packed, -step / 2, step))
     codes = (y / channelwise(step)).clamp_(max=levels - 0.5).add_(1).to(torch.uint8)
     codes.masked_fill_(y <= 0, 0)
     return Handle(RangeCode(bits, Layout.of(codes), rectified_input=True), (pack(codes, bits), -step / 2, step))
@@ -43,11 +52,9 @@ def encode_signed(x: Tensor, bits: int) -> Handle:
 
 
 @dataclass(frozen=True)
-class RangeCode(Code):
+class RangeCode(AffineCode):
     """Reads (packed codes, middle of bin 0, step of the channel)."""
 
-    bits: int
-    layout: Layout
     rectified_input: bool
 
     @property
@@ -56,11 +63,12 @@ class RangeCode(Code):
 
     def value(self, *tensors: Tensor) -> Tensor:
         packed, first, step = tensors
-        codes = unpack(packed, self.bits, self.layout).to(step.dtype)
-        value = torch.addcmul(channelwise(first), codes, channelwise(step))
-        return value.clamp_(min=0) if self.rectified_input else value
+        return self.decoded(packed, step, first, self._side(step) if self.rectified_input else None)
 
     def rectify_grad(self, grad: Tensor, *tensors: Tensor) -> Tensor:
         if not self.rectified_input:
             return super().rectify_grad(grad, *tensors)
-        return gate(grad, unpack(tensors[0], self.bits, self.layout).to(grad.dtype))
+        return self.gated(grad, tensors[0], self._side(tensors[2]))
+
+    def _side(self, step: Tensor) -> Side:
+        return Side(torch.ones_like(step), torch.full_like(step, 0.5))

@@ -9,29 +9,40 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from methods.codec import Normed
-from methods.handles import Handle, attach
+from methods.handles import Handle, Ticket, attach
 from methods.rules.kept import Kept
 
 
 class _BatchNorm(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, layer: "KeptBatchNorm2d", made: list[Handle]
-    ) -> Tensor:
+        ctx: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, layer: "KeptBatchNorm2d", made: list[Handle],
+        ticket: Ticket,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
         y, mean, invstd = layer.normalise(x)
         gamma = torch.ones_like(mean) if weight is None else weight
         beta = torch.zeros_like(mean) if bias is None else bias
         handle = layer.codec.norm(Normed(x.detach(), y, mean, invstd, gamma.detach(), beta.detach(), layer.eps))
         made.append(handle)
-        ctx.code = handle.code
+        ctx.code, ctx.ticket = handle.code, ticket
         ctx.save_for_backward(*handle.tensors)
-        return handle.code.value(*handle.tensors).to(y.dtype) if layer.codec.feeds_forward else y
+        ctx.set_materialize_grads(False)
+        if layer.codec.feeds_forward:
+            y = handle.code.value(*handle.tensors).to(y.dtype)
+        return y, y.new_empty(0)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        grads = ctx.code.norm_backward(grad, ctx.saved_tensors, list(ctx.needs_input_grad[:3]))
-        return *grads, None, None
+    def backward(ctx: Any, grad: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, ...]:
+        kept, code, mask = ctx.saved_tensors, ctx.code, list(ctx.needs_input_grad[:3])
+        behind = ctx.ticket.take()
+        if behind is not None and grad is not None:
+            grad, behind = grad + code.rectify_grad(behind, *kept), None
+        if behind is not None:
+            grads = code.gated_norm_backward(behind, kept, mask)
+        else:
+            grads = (None,) * 3 if grad is None else code.norm_backward(grad, kept, mask)
+        return *grads, None, None, None
 
 
 class KeptBatchNorm2d(Kept, nn.BatchNorm2d):
@@ -55,8 +66,9 @@ class KeptBatchNorm2d(Kept, nn.BatchNorm2d):
     def kept_forward(self, x: Tensor) -> Tensor:
         F._verify_batch_size(list(x.shape))  # type: ignore[attr-defined]  # the stock layer's own error
         made: list[Handle] = []
-        y = _BatchNorm.apply(x, self.weight, self.bias, self, made)
-        attach(y, made[0], self.codec)
+        ticket = Ticket()
+        y, token = _BatchNorm.apply(x, self.weight, self.bias, self, made, ticket)
+        attach(y, made[0], self.codec, (token, ticket))
         return y
 
     def forward(self, x: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from methods.codec import Codec
-from methods.handles import Handle, Rectified, attach, handle_of
+from methods.handles import Handle, Rectified, Ticket, attach, handle_of, ticket_of
 from methods.rules.kept import Kept
 
 
@@ -33,6 +33,24 @@ class _ReLU(torch.autograd.Function):
         return ctx.code.rectify_grad(grad, *ctx.saved_tensors), None, None, None, None
 
 
+class _NormedReLU(torch.autograd.Function):
+    """A ReLU right after a norm: gives the gradient as it is to the norm, whose backward does both in one pass."""
+
+    @staticmethod
+    def forward(ctx: Any, y: Tensor, token: Tensor, ticket: Ticket, inplace: bool) -> Tensor:
+        ctx.ticket = ticket
+        if not inplace:
+            return y.relu()
+        ctx.mark_dirty(y)
+        return y.relu_()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        ctx.ticket.put(grad)
+        return None, grad.new_zeros(0), None, None
+
+
 class KeptReLU(Kept, nn.ReLU):
     stock = nn.ReLU
 
@@ -42,6 +60,10 @@ class KeptReLU(Kept, nn.ReLU):
         source = handle_of(x, self.codec)
         if source is not None and not source.code.signs_exact:
             source = None
+        if source is not None and not self.codec.feeds_forward and (ticket := ticket_of(x)) is not None:
+            y = _NormedReLU.apply(x, *ticket, self.inplace)
+            attach(y, Handle(Rectified(source.code), source.tensors), self.codec)
+            return y
         made: list[Handle] = []
         y = _ReLU.apply(x, source, self.codec, self.inplace, made)
         attach(y, made[0], self.codec)

@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from methods import normcode, rangecode
+from methods.affine import channelwise
 from methods.handles import Handle
 
 BITS = pytest.mark.parametrize("bits", [2, 4, 8])
@@ -38,7 +39,7 @@ def mask_of(handle: Handle, like: Tensor) -> Tensor:
 def test_a_decoded_input_is_within_half_a_step_inside_the_window(bits: int) -> None:
     gamma, beta = channels(torch.float64)
     xhat, _, handle = coded(images(len(gamma), torch.float64), gamma, beta, bits)
-    origin, step, edge, _ = normcode.grid(gamma, beta, bits)
+    origin, step, edge, _ = map(channelwise, normcode.grid(gamma, beta, bits))
     decoded = handle.code.normalised(*handle.tensors)  # type: ignore[attr-defined]
     reserves = step > 6 / 2**bits * (1 + 1e-9)  # one bin is for the other sign, not for values near it
     first = torch.minimum(decoded, xhat) < origin + step
