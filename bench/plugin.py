@@ -37,7 +37,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _seeds(text: str) -> tuple[int, ...]:
-    numbers = [int(number) for number in text.split(",")]
+    numbers = [int(number) if number.strip().isdecimal() else -1 for number in text.split(",")]
     chosen = tuple(range(numbers[0])) if len(numbers) == 1 else tuple(numbers)
     if not chosen or min(chosen) < 0:
         raise argparse.ArgumentTypeError(f"{text!r} names no seed; say how many (3) or which (0,4,7)")
@@ -45,8 +45,8 @@ def _seeds(text: str) -> tuple[int, ...]:
 
 
 def _jobs(text: str) -> int:
-    if int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} cells side by side run nothing; ask for 1 or more")
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of cells side by side; ask for 1 or more")
     return int(text)
 
 

@@ -14,6 +14,7 @@ from bench.recipes import RECIPES
 from bench.registry import method
 from bench.runner import Runner, cores, side_by_side
 from bench.suites import Suite, suite
+from bench.train import check_model
 from results import store
 from results.compare import compare, summary
 from results.schema import Cell, Measure, Record
@@ -33,10 +34,14 @@ class Options:
     jobs: int | None = None
 
     def check(self) -> None:
-        """Raise KeyError or ValueError with the known names where a name is not one of them."""
+        """Raise KeyError or ValueError where a name is not known, with those that are, or records have no place."""
         suite(self.suite, self.preset)
         for spec in self.methods or ():
             method(spec)
+        for model in self.models or ():
+            check_model(model)
+        if self.folder.exists() and not self.folder.is_dir():
+            raise ValueError(f"--results {self.folder} is a file; name a folder, which is made where it is missing")
 
     @property
     def folder(self) -> Path:

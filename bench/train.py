@@ -38,6 +38,14 @@ def seed_everything(seed: int) -> None:
     random.seed(seed)
 
 
+def check_model(name: str) -> None:
+    """Raise ValueError with the closest known name where timm has no model ``name``."""
+    if not timm.is_model(name.split(".")[0]):
+        close = get_close_matches(name, timm.list_models(), n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise ValueError(f"timm has no model {name!r}{hint} (timm.list_models() names them all)")
+
+
 def build(
     name: str, dataset: Dataset | Streamed, seed: int, memory_format: torch.memory_format = torch.channels_last
 ) -> nn.Module:
@@ -45,10 +53,7 @@ def build(
 
     Raises ValueError with the closest known name where timm has no such model.
     """
-    if not timm.is_model(name.split(".")[0]):
-        close = get_close_matches(name, timm.list_models(), n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise ValueError(f"timm has no model {name!r}{hint} (timm.list_models() names them all)")
+    check_model(name)
     settings = timm.get_pretrained_cfg(name, allow_unregistered=True)
     options: dict[str, Any] = (
         {"img_size": dataset.image_size} if settings is not None and settings.fixed_input_size else {}
